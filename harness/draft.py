@@ -1,0 +1,192 @@
+"""A trial while it is being run: what has been seen so far, and the verdict at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from harness.engine.failure import Failure, FailureKind
+from harness.engine.process import StopProof
+from harness.engine.readiness import LaunchPhase
+from harness.engine.setting import Setting
+from harness.engine.spec import EngineSpec
+from harness.load.job import LoadProgress, Stopped
+from harness.load.runner import LoadResult
+from harness.store import Effective, Hygiene, Mismatch, Outcome, Purpose, Step, TrialRecord
+from harness.summary import Summary, summarise
+from harness.telemetry import CacheDelta, Headroom, MetricsSnapshot, Ranks, Telemetry
+
+SATURATED_CPU = 0.9
+SATURATED_LAG_MS = 50.0
+"""A client whose loop is late by this much (P99) adds it to every TTFT it measures."""
+
+
+class Watch(Protocol):
+    """Whoever shows a running trial to people."""
+
+    def step(self, number: int, name: str) -> None:
+        """Tell that a step begins."""
+
+    def step_done(self, number: int, step: Step) -> None:
+        """Tell that a step has ended."""
+
+    def launching(self, number: int, phase: LaunchPhase) -> None:
+        """Tell how far the launch has come."""
+
+    def playing(self, number: int, progress: LoadProgress) -> None:
+        """Tell how far the load has come."""
+
+
+class Draft:
+    """Collects what a trial shows, step by step."""
+
+    def __init__(self, watch: Watch, *, number: int, purpose: Purpose, setting: Setting, seed: int) -> None:
+        self.setting = setting.canonical()
+        self.argv: tuple[str, ...] = ()
+        self.env: dict[str, str] = {}
+        self._watch, self._number, self._purpose, self._seed = watch, number, purpose, seed
+        self._started_at_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        self._steps: list[Step] = []
+        self._hygiene: dict[str, Any] = {}
+        self._effective: Effective | None = None
+        self._load: LoadResult | None = None
+        self._summary: Summary | None = None
+        self._cache: CacheDelta | None = None
+        self._headroom: Headroom | None = None
+        self._failure: Failure | None = None
+        self._interrupted = False
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step and show it."""
+        self._watch.step(self._number, name)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            step = Step(name=name, seconds=round(time.monotonic() - started, 3))
+            self._steps.append(step)
+            self._watch.step_done(self._number, step)
+
+    def launching(self, phase: LaunchPhase) -> None:
+        """Show how far the launch has come."""
+        self._watch.launching(self._number, phase)
+
+    def playing(self, progress: LoadProgress) -> None:
+        """Show how far the load has come."""
+        self._watch.playing(self._number, progress)
+
+    def ready(self, server_info: dict[str, Any], phases_s: dict[str, float]) -> None:
+        """Keep what the engine says of itself, and where that differs from what was asked."""
+        self._effective = Effective(
+            device_pool_tokens=server_info.get("max_total_num_tokens"),
+            host_pool_tokens=None,
+            launch_phases_s=phases_s,
+            mismatches=tuple(mismatches(self.setting, server_info)),
+        )
+
+    def flushed(self, tries: int) -> None:
+        """Keep that the caches were emptied before the load."""
+        self._hygiene["flush_tries"] = tries
+
+    def watched(self, telemetry: Telemetry) -> None:
+        """Keep the least headroom seen under load."""
+        self._headroom = telemetry.headroom
+
+    def loaded(self, result: LoadResult) -> None:
+        """Keep the load's records in figures."""
+        self._load = result
+        self._summary = summarise(result.records, not_played=result.outcome.turns_not_played)
+        first = result.records.sort_values("sent_ns").head(1)["cached_tokens"].dropna()
+        self._hygiene["first_request_cached_tokens"] = int(first.iloc[0]) if len(first) else None
+
+    def counted(self, before: MetricsSnapshot, after: MetricsSnapshot, spec: EngineSpec) -> None:
+        """Keep what the engine's counters did over the load."""
+        self._cache = CacheDelta.between(before, after, Ranks(tp_size=spec.tp_size))
+        if self._effective:
+            host_pool_tokens = self._cache.at_end.host_total_tokens
+            self._effective = self._effective.model_copy(update={"host_pool_tokens": host_pool_tokens})
+
+    def stopped(self, proof: StopProof) -> None:
+        """Keep the proof that nothing of the engine is left."""
+        self._hygiene["stop"] = proof
+
+    def memory_back(self, is_back: bool | None) -> None:
+        """Keep whether device memory returned to its level before the launch."""
+        self._hygiene["memory_back"] = is_back
+
+    def failed(self, failure: Failure) -> None:
+        """Keep why the engine failed."""
+        self._failure = failure
+
+    def interrupted(self) -> None:
+        """Keep that the user stopped it."""
+        self._interrupted = True
+
+    def verdict(self) -> TrialRecord:
+        """Say what the trial is worth."""
+        outcome, reason = self._judge()
+        return TrialRecord(
+            number=self._number,
+            purpose=self._purpose,
+            setting=self.setting,
+            seed=self._seed,
+            outcome=outcome,
+            reason=reason,
+            failure=self._failure,
+            argv=self.argv,
+            env=self.env,
+            started_at_utc=self._started_at_utc,
+            steps=tuple(self._steps),
+            effective=self._effective,
+            summary=self._summary,
+            cache=self._cache,
+            headroom=self._headroom,
+            client=self._load.outcome.client if self._load else None,
+            hygiene=Hygiene(**self._hygiene),
+        )
+
+    def _judge(self) -> tuple[Outcome, str]:
+        if self._interrupted:
+            return Outcome.INTERRUPTED, "stopped by the user"
+        if self._failure is not None:
+            return Outcome.FAILED, self._failure.sentence
+        if self._load is None or self._summary is None:
+            return Outcome.INTERRUPTED, "ended before the load"
+        if self._cache is not None and self._cache.epoch_reset:
+            self._failure = Failure(FailureKind.CRASH, "the engine's counters fell: it restarted under load", None)
+            return Outcome.FAILED, self._failure.sentence
+        if complaint := self._client_complaint():
+            return Outcome.INVALID, complaint
+        if self._load.outcome.stopped is Stopped.LIMIT:
+            unanswered = self._summary.cut + self._summary.not_played
+            return (
+                Outcome.NOT_SUSTAINABLE,
+                f"{unanswered} counted requests were unanswered when the time limit came",
+            )
+        if self._summary.diverges:
+            return Outcome.NOT_SUSTAINABLE, "time to first token only grew during the load"
+        if self._summary.steady is None:
+            return Outcome.NOT_SUSTAINABLE, "no counted request was answered"
+        return Outcome.MEASURED, ""
+
+    def _client_complaint(self) -> str:
+        health = self._load.outcome.client if self._load else None
+        if health is not None and health.cpu_fraction > SATURATED_CPU:
+            return f"the load process was busy for {health.cpu_fraction:.0%} of the time; the client was the bottleneck"
+        if health is not None and health.lag_p99_ms > SATURATED_LAG_MS:
+            return f"the load process was late by {health.lag_p99_ms:.0f} ms (P99); the client was the bottleneck"
+        if self._hygiene.get("first_request_cached_tokens"):
+            return "the first request found cached tokens; the start was not cold"
+        return ""
+
+
+def mismatches(setting: Setting, server_info: dict[str, Any]) -> Iterator[Mismatch]:
+    """Yield the flags that the engine runs with another value than was asked for."""
+    for flag, asked in setting.values():
+        got = server_info.get(flag.replace("-", "_"), asked)
+        if got != asked and str(got) != str(asked):
+            yield Mismatch(flag=f"--{flag}", asked=str(asked), got=str(got))

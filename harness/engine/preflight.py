@@ -1,0 +1,102 @@
+"""What can be known before a second is spent on a launch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.engine.failure import Failure, FailureKind, LaunchFailed
+from harness.engine.setting import DEFAULT_RATIO, Setting
+from harness.engine.spec import EngineSpec
+from harness.errors import ConfigError
+
+HOST_RESERVE_BYTES = 10 * 2**30
+"""SGLang keeps this much free and refuses a larger host pool (`HICACHE_HOST_MEMORY_RESERVE_BYTES`)."""
+HOST_KEEP_FREE = 0.2
+"""Share of the host's memory that we leave free whatever SGLang allows (safety rule of design.md)."""
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class HostRoom:
+    """Host memory that a launch can count on, in bytes."""
+
+    available_bytes: int
+    total_bytes: int
+
+    @property
+    def for_host_pool_bytes(self) -> int:
+        """The largest host pool, over all ranks, that keeps 20 % and SGLang's own reserve free."""
+        keep = max(int(HOST_KEEP_FREE * self.total_bytes), HOST_RESERVE_BYTES)
+        return max(0, self.available_bytes - keep)
+
+
+def check_host_pool(setting: Setting, spec: EngineSpec, room: HostRoom, *, device_pool_bytes: int | None) -> None:
+    """Raise LaunchFailed when the host pool of `setting` cannot fit; unknown sizes pass.
+
+    `device_pool_bytes` is the largest KV pool seen so far over all ranks, from which a ratio's size follows.
+    """
+    needed = host_pool_bytes(setting, spec.tp_size, device_pool_bytes=device_pool_bytes)
+    if needed is not None and needed > room.for_host_pool_bytes:
+        said = (
+            f"a host pool of {needed / 1e9:.1f} GB over {spec.tp_size} rank(s) does not fit: "
+            f"{room.for_host_pool_bytes / 1e9:.1f} GB of {room.total_bytes / 1e9:.1f} GB can be given away "
+            "with 20 % kept free; nothing was launched"
+        )
+        raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_REFUSED, said, None))
+
+
+def host_pool_bytes(setting: Setting, ranks: int, *, device_pool_bytes: int | None) -> int | None:
+    """Predict the host memory that the pool takes over all ranks; None when it is not known yet."""
+    if not setting.hicache:
+        return 0
+    if setting.hicache_size is not None:
+        return int(setting.hicache_size * 1e9) * ranks
+    if device_pool_bytes is None:
+        return None
+    return int((setting.hicache_ratio or DEFAULT_RATIO) * device_pool_bytes)
+
+
+def kv_bytes_per_token(config: dict[str, Any], dtype: str | None = None) -> int | None:
+    """Compute the KV bytes of one token over all ranks from a model's config.json (MHA and GQA); None if unknown.
+
+    Formula: 2 (K and V) x layers x KV heads x head size x bytes of the dtype.
+    """
+    try:
+        heads = config["num_attention_heads"]
+        head_dim = config.get("head_dim") or config["hidden_size"] // heads
+        kv_heads = config.get("num_key_value_heads") or heads
+        layers = config["num_hidden_layers"]
+        width = DTYPE_BYTES[dtype or config.get("torch_dtype") or config["dtype"]]
+    except (KeyError, TypeError):
+        return None
+    if "kv_lora_rank" in config:  # MLA keeps a latent instead of heads
+        return int(layers * (config["kv_lora_rank"] + config["qk_rope_head_dim"]) * width)
+    return int(2 * layers * kv_heads * head_dim * width)
+
+
+def check_model(model: str) -> None:
+    """Raise ConfigError when `model` looks like a path and is not a model folder; hub names pass."""
+    path = Path(model).expanduser()
+    looks_local = model.startswith(("/", "./", "../", "~")) or path.exists()
+    if not looks_local:
+        return
+    if not path.is_dir():
+        raise ConfigError(
+            f"--model {model}: no such folder; give a folder with config.json or a hub name like Org/Name"
+        )
+    if not (path / "config.json").is_file():
+        raise ConfigError(f"--model {model}: no config.json in it; give the folder that holds the model's files")
+
+
+def read_model_config(model: str) -> dict[str, Any]:
+    """Read config.json of a local model folder; empty for a hub name."""
+    path = Path(model).expanduser() / "config.json"
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except ValueError as problem:
+        raise ConfigError(f"{path}: not valid JSON ({problem}); mend or download it again") from None

@@ -1,0 +1,137 @@
+"""The engine as a process: launched in a session of its own, logged to a file, stopped to the last child."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from harness.engine import ledger
+from harness.engine.ledger import Ledger, Owned
+from harness.errors import EngineMissing
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class StopProof:
+    """What was seen after a stop."""
+
+    exit_code: int | None
+    killed: int
+    """Processes that did not follow SIGTERM in time."""
+    left: int
+    """Processes of the engine still alive: must be 0."""
+    port_free: bool
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing of the engine is left."""
+        return self.left == 0 and self.port_free
+
+
+class EngineProcess:
+    """A launched engine: the leader and every process of its session."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], owned: Owned, port: int, log_path: Path, book: Ledger) -> None:
+        self._popen = popen
+        self.owned = owned
+        self.port = port
+        self.log_path = log_path
+        self._ledger = book
+
+    @classmethod
+    def launch(
+        cls, argv: Sequence[str], *, env: dict[str, str], port: int, log_path: Path, book: Ledger
+    ) -> EngineProcess:
+        """Start `argv` with its output in `log_path`; the ledger knows it before this returns."""
+        adopt_orphans()
+        guard = [sys.executable, "-m", "harness.engine.guard", str(os.getpid())]
+        with log_path.open("wb") as log:
+            try:
+                popen = subprocess.Popen(
+                    [*guard, *argv],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **env},
+                    start_new_session=True,
+                )
+            except OSError as problem:
+                raise EngineMissing(f"{argv[0]}: cannot be started ({problem.strerror})") from None
+        ledger.awaited(popen.pid)
+        owned = Owned.of(popen.pid)
+        book.record(owned)
+        return cls(popen, owned, port, log_path, book)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The leader's exit code; None while it runs."""
+        return self._popen.poll()
+
+    @property
+    def log_text(self) -> str:
+        """All that the engine has printed so far."""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def pids(self) -> list[int]:
+        """List the living processes of the engine."""
+        return [process.pid for process in self.owned.members()]
+
+    def pin(self, cpus: Sequence[int]) -> None:
+        """Keep every thread of the engine on `cpus`; threads made later inherit it."""
+        for process in self.owned.members():
+            with contextlib.suppress(psutil.Error, OSError):
+                for thread in process.threads():
+                    os.sched_setaffinity(thread.id, cpus)
+
+    def stop(self, *, term_s: float = 30.0) -> StopProof:
+        """End every process of the engine, wait until its port is free, and say what was seen."""
+        killed = ledger.end(self.owned, term_s=term_s)
+        exit_code = self._popen.wait(timeout=10) if not self.owned.members() else self.exit_code
+        proof = StopProof(exit_code, killed, len(self.owned.members()), wait_port_free(self.port, limit_s=10.0))
+        if proof.left == 0:
+            self._ledger.clear()
+        return proof
+
+
+def adopt_orphans() -> None:
+    """Become the parent of grandchildren whose parent dies, so that none stays a zombie (Linux)."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a server could bind `port` now, by doing it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def wait_port_free(port: int, *, limit_s: float) -> bool:
+    """Wait until `port` can be bound; False when it stays taken."""
+    deadline = time.monotonic() + limit_s
+    while not port_is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Pick a port that is free now, outside of what SGLang derives from it (nccl, zmq: port + small offsets)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,62 @@
+"""The conditions of a measurement. Measurements of different conditions are never pooled (design rule 11)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+
+import psutil
+
+from harness.engine.spec import EngineSpec
+from harness.telemetry import Nvml, NvmlUnavailable
+from scenarios.strict import StrictModel
+
+
+class Environment(StrictModel):
+    """Where and on what a study measures."""
+
+    host: str
+    processor: str
+    cores: int
+    memory_gib: int
+    gpus: tuple[str, ...]
+    """UUIDs of the GPUs in use; empty without one."""
+    sglang_version: str
+    model: str
+    device: str
+    copy_gb_per_s: float | None
+    tool_version: str
+
+    @classmethod
+    def of(cls, spec: EngineSpec, device: Nvml | NvmlUnavailable) -> Environment:
+        """Read the present conditions."""
+        return cls(
+            host=platform.node(),
+            processor=_processor(),
+            cores=psutil.cpu_count() or 0,
+            memory_gib=round(psutil.virtual_memory().total / 2**30),
+            gpus=tuple(gpu.uuid for gpu in device.devices) if isinstance(device, Nvml) else (),
+            sglang_version=spec.sglang_version,
+            model=spec.model,
+            device=spec.device,
+            copy_gb_per_s=spec.copy_gb_per_s,
+            tool_version=metadata.version("hicache-tune"),
+        )
+
+    def differences(self, other: Environment) -> Iterator[str]:
+        """Yield what differs, in words; the tool's own version may."""
+        for name in type(self).model_fields:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name != "tool_version" and mine != theirs:
+                yield f"{name} was {theirs}, is {mine}"
+
+
+def _processor() -> str:
+    """Return the processor's name, which `platform.processor` leaves empty on most Linux systems."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - a kernel file, not a path of ours
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()

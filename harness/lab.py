@@ -1,0 +1,93 @@
+"""What all trials of one study share: the engine to launch, the devices to watch, the limits of a load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.draft import Watch
+from harness.engine.client import EngineClient
+from harness.engine.ledger import Ledger
+from harness.engine.preflight import HostRoom
+from harness.engine.spec import EngineSpec
+from harness.load.job import ApiName, LoadJob
+from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Unavailable
+from scenarios.plan import Plan, write_plan
+
+DEVICE_MEMORY_SLACK_BYTES = 256 * 2**20
+MEMORY_BACK_LIMIT_S = 30.0
+"""On an H200 memory came back 4-6 s after the last process had gone."""
+
+
+@dataclass
+class Lab:
+    """The place where trials run. `device_pool_bytes` is learned from the trials themselves."""
+
+    root: Path
+    spec: EngineSpec
+    watch: Watch
+    should_stop: Callable[[], bool]
+    must_hurry: Callable[[], bool]
+    api: ApiName
+    load_limit_s: float
+    warm_up_tokens: int
+    device: Nvml | NvmlUnavailable
+    device_pool_bytes: int | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The record of what runs now."""
+        return Ledger(self.root / "running.json")
+
+    @contextmanager
+    def client(self, port: int) -> Iterator[EngineClient]:
+        """Open a control client to the engine on `port`."""
+        client = EngineClient(f"http://{self.spec.host}:{port}")
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def load_job(self, base_url: str, plan: Plan, folder: Path) -> LoadJob:
+        """Describe one load; the plan of a seed is written once and shared by all its trials."""
+        plan_path = self.root / "plans" / f"seed-{plan.seed}.jsonl"
+        if not plan_path.exists():
+            plan_path.parent.mkdir(parents=True, exist_ok=True)
+            write_plan(plan, plan_path)
+        return LoadJob(
+            base_url=base_url,
+            api=self.api,
+            model=self.spec.model,
+            plan_path=plan_path,
+            out_dir=folder,
+            limit_s=self.load_limit_s,
+            absent_cache_means_zero=True,
+        )
+
+    def stop_term_s(self) -> float:
+        """How long an engine may take to end by itself; a second Ctrl-C shortens it."""
+        return 1.0 if self.must_hurry() else 30.0
+
+    def host_room(self) -> HostRoom:
+        """Read how much host memory a launch can count on."""
+        memory = HostMemory.read()
+        return HostRoom(memory.available_bytes, memory.total_bytes)
+
+    def device_free_bytes(self) -> int | None:
+        """Read the free memory of the fullest device in use; None without NVML."""
+        reading = self.device.read()
+        return None if isinstance(reading, Unavailable) else reading.free_bytes
+
+    def wait_device_memory_back(self, idle_free_bytes: int | None) -> bool | None:
+        """Wait until the devices are as free as before the launch; None without NVML."""
+        if idle_free_bytes is None:
+            return None
+        deadline = time.monotonic() + MEMORY_BACK_LIMIT_S
+        while (free := self.device_free_bytes()) is not None and time.monotonic() < deadline:
+            if free >= idle_free_bytes - DEVICE_MEMORY_SLACK_BYTES:
+                return True
+            time.sleep(0.2)
+        return False

@@ -1,0 +1,196 @@
+"""What the load process is asked and what it answers: the files between it and the harness."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self, TypeVar
+
+from pydantic import Field, field_validator
+
+from harness.errors import LoadError
+from harness.load.record import Status
+from scenarios.plan import Phase
+from scenarios.strict import StrictModel
+
+RECORDS_FILE = "requests.parquet"
+OUTCOME_FILE = "load.json"
+LOG_FILE = "load.log"
+JOB_FILE = "load_job.json"
+
+ModelT = TypeVar("ModelT", bound=StrictModel)
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class ApiName(enum.StrEnum):
+    """Which endpoint is played."""
+
+    CHAT = "chat"
+    """`/v1/chat/completions`, for plans of text."""
+    GENERATE = "generate"
+    """`/generate`, for plans of token ids."""
+
+
+class Stopped(enum.StrEnum):
+    """Why a load ended."""
+
+    COMPLETE = "complete"
+    """Every counted session has ended."""
+    LIMIT = "limit"
+    INTERRUPTED = "interrupted"
+    """A signal came, or the harness went away."""
+    ENGINE_LOST = "engine_lost"
+    """Nothing accepts connections any more."""
+
+
+class Timeouts(StrictModel):
+    """How long a request may take; past one of these it is a time-out."""
+
+    connect_s: Seconds = 5.0
+    first_token_s: Seconds = 120.0
+    """From sent; keep-alives do not extend it."""
+    idle_s: Seconds = 60.0
+    """Between two reads after the first token."""
+    total_s: Seconds = 900.0
+
+
+class LoadJob(StrictModel):
+    """One load: which plan to play against which engine."""
+
+    base_url: str
+    api: ApiName
+    model: str
+    plan_path: Path
+    out_dir: Path
+    limit_s: Seconds
+    """The load is stopped after this long, whatever is running."""
+    timeouts: Timeouts = Timeouts()
+    ignore_eos: bool = True
+    """Replies then have exactly the asked length, so that settings are compared over equal work."""
+    absent_cache_means_zero: bool = False
+    """The engine is known to report cached tokens by tier on the chat API, where it leaves zeros out."""
+    refusals_before_lost: Annotated[int, Field(ge=1)] = 5
+    api_key_env: str | None = None
+    """The environment variable that holds the API key; the key itself is in no file."""
+    headers: Mapping[str, str] = {}
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is no http:// or https:// address")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _are_safe(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
+        for name, value in headers.items():
+            if name.lower() == "authorization":
+                raise ValueError("put the key in an environment variable and name it in `api_key_env`")
+            if not (name + value).isprintable():
+                raise ValueError(f"header {name!r} has a control character")
+        return headers
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a job file; raise LoadError when it is none."""
+        return _read(cls, path)
+
+
+class PhaseCounts(StrictModel):
+    """What became of the turns of one phase."""
+
+    phase: Phase
+    ok: int = 0
+    failed: int = 0
+    timeout: int = 0
+    cut: int = 0
+    not_played: int = 0
+    """Turns never sent: their session failed earlier, or the load ended before them."""
+
+    @property
+    def sent(self) -> int:
+        """Count the requests, however they ended."""
+        return self.ok + self.failed + self.timeout + self.cut
+
+    def of(self, status: Status) -> int:
+        """Count the requests that ended with `status`."""
+        return int(getattr(self, status.value))
+
+
+class ClientHealth(StrictModel):
+    """Whether the client could have been the bottleneck."""
+
+    cpu_fraction: float
+    """CPU time of the load process over wall time: 1.0 is one core."""
+    lag_p99_ms: float
+    lag_max_ms: float
+    """How much later than asked the event loop woke a sleeper of 20 ms."""
+    gc_pause_ms: float
+    """Sum of the pauses of the garbage collector."""
+
+
+class LoadOutcome(StrictModel):
+    """How one load went; times are monotonic nanoseconds, as in the records."""
+
+    schema_version: int = 1
+    started_ns: int
+    ended_ns: int
+    started_at_utc: str
+    stopped: Stopped
+    counts: tuple[PhaseCounts, ...]
+    client: ClientHealth
+    locust_requests: int
+    """Locust's own count, for display: it can be reset in the middle of a run, the records can not."""
+    locust_version: str
+    python_version: str
+
+    def of(self, phase: Phase) -> PhaseCounts:
+        """Return the counts of `phase`."""
+        return next((c for c in self.counts if c.phase is phase), PhaseCounts(phase=phase))
+
+    @property
+    def sent(self) -> int:
+        """Count all requests."""
+        return sum(c.sent for c in self.counts)
+
+    @property
+    def turns_not_played(self) -> int:
+        """Count the turns of counted sessions that were never sent."""
+        return self.of(Phase.COUNTED).not_played
+
+    @property
+    def locust_was_reset(self) -> bool:
+        """Whether Locust's statistics lost requests that the records have."""
+        return self.locust_requests != self.sent
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read an outcome file; raise LoadError when it is none."""
+        return _read(cls, path)
+
+
+class LoadProgress(StrictModel):
+    """Where a running load is; `done`, `of` and `failed` are turns of counted sessions."""
+
+    done: int
+    of: int
+    failed: int
+    in_flight: int
+    ttft_p50_ms: float | None
+    """Of the latest counted replies, from their scheduled time."""
+
+
+def write_atomically(model: StrictModel, path: Path) -> None:
+    """Write `model` as JSON; a reader sees the whole file or none."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(model.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _read(model: type[ModelT], path: Path) -> ModelT:
+    try:
+        return model.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise LoadError(f"{path}: cannot be read ({str(problem).splitlines()[0]}); run the load again") from None

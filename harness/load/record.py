@@ -1,0 +1,69 @@
+"""One request, as the client saw it, and the outcome of one load.
+
+Times are integer nanoseconds of CLOCK_MONOTONIC, which all processes of a host share.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pandas as pd
+
+from scenarios.plan import Phase
+
+
+class Status(enum.StrEnum):
+    """How a request ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """Refused, an error inside the stream, a broken connection, or an end without a token."""
+    TIMEOUT = "timeout"
+    CUT = "cut"
+    """Still running when the load ended; counted and shown, neither good nor bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request. None means unknown, never zero."""
+
+    session_id: str
+    turn: int
+    phase: Phase
+    status: Status
+    scheduled_ns: int
+    sent_ns: int
+    end_ns: int
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    chunks: int = 0
+    """Non-empty deltas."""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    device_cached_tokens: int | None = None
+    host_cached_tokens: int | None = None
+    storage_cached_tokens: int | None = None
+    http_status: int | None = None
+    error: str | None = None
+
+
+INTEGER_COLUMNS = tuple(f.name for f in fields(RequestRecord) if "int" in str(f.type))
+
+
+def write_records(records: Sequence[RequestRecord], path: Path) -> None:
+    """Write `records` as Parquet, one row a request, in the order in which they ended."""
+    # Column by column with its dtype: integers beside None would pass through floats and lose nanoseconds.
+    columns = {
+        f.name: pd.Series([getattr(r, f.name) for r in records], dtype="Int64" if f.name in INTEGER_COLUMNS else "str")
+        for f in fields(RequestRecord)
+    }
+    pd.DataFrame(columns).to_parquet(path, index=False)
+
+
+def read_records(path: Path) -> pd.DataFrame:
+    """Read a frame with the columns of RequestRecord; integers are nullable Int64."""
+    return pd.read_parquet(path)

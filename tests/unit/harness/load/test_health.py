@@ -1,0 +1,29 @@
+"""The health of the load process."""
+
+from __future__ import annotations
+
+import gc
+
+from harness.load.health import HealthMonitor
+
+
+def test_lag_cpu_and_collections_are_seen_and_the_callback_goes() -> None:
+    """Every sleep is a sample, a collection is a pause, and nothing stays registered."""
+    before = list(gc.callbacks)
+    monitor = HealthMonitor()
+    monitor.start()
+    monitor.sleep(0.001)
+    gc.collect()
+    sum(range(200_000))
+    health = monitor.report()
+    assert gc.callbacks == before
+    assert health.gc_pause_ms > 0
+    assert health.cpu_fraction > 0
+    assert health.lag_max_ms >= health.lag_p99_ms > 0
+
+
+def test_a_load_that_never_slept_has_no_lag() -> None:
+    """No sample is no lag rather than an error."""
+    monitor = HealthMonitor()
+    monitor.start()
+    assert monitor.report().lag_max_ms == 0

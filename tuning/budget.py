@@ -1,0 +1,62 @@
+"""How much a search may spend, in trials and in seconds."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+
+from scenarios.errors import ConfigError
+
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+FIRST_GUESS_S = 60.0
+
+
+def parse_duration(text: str, flag: str) -> float:
+    """Read `90s`, `15m`, `2h` or `1h30m` as seconds; raise ConfigError naming the flag."""
+    parts = re.findall(r"([0-9.]+)([smh])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ConfigError(f"{flag} {text}: write a duration such as 90s, 15m, 2h or 1h30m")
+    return sum(float(number) * SECONDS[unit] for number, unit in parts)
+
+
+@dataclass
+class Budget:
+    """What is left, and what a trial costs by those that were run."""
+
+    trials: int
+    seconds: float | None
+    confirm_trials: int
+    """Trials that the confirmation will take; the search leaves time for them."""
+    started: float = field(default_factory=time.monotonic)
+    _durations: list[float] = field(default_factory=list)
+
+    def spent(self, trial_s: float) -> None:
+        """Learn what one trial cost."""
+        self._durations.append(trial_s)
+
+    @property
+    def trial_s(self) -> float:
+        """The expected cost of one trial in seconds."""
+        recent = self._durations[-5:]
+        return sum(recent) / len(recent) if recent else FIRST_GUESS_S
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left; infinite without a limit."""
+        if self.seconds is None:
+            return float("inf")
+        return self.seconds - (time.monotonic() - self.started)
+
+    def allows_search_trial(self, measured: int) -> bool:
+        """Whether another search trial fits beside the confirmation."""
+        return measured < self.trials and self.left_s >= (1 + self.confirm_trials) * self.trial_s
+
+    def allows_confirm_trial(self) -> bool:
+        """Whether another trial fits at all."""
+        return self.left_s >= self.trial_s
+
+    def eta_s(self, measured: int) -> float:
+        """Seconds until the end as things stand."""
+        wanted = (max(0, self.trials - measured) + self.confirm_trials) * self.trial_s
+        return min(wanted, max(0.0, self.left_s))

@@ -1,0 +1,45 @@
+"""The answer of a study, for people on stderr and for programs on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from harness.files import write_atomically
+from harness.store import TrialRecord
+from tuning.config import StudyFile
+from tuning.objective import Objective
+from tuning.report import candidates_table, study_result, trials_table, write_report
+from tuning.verdict import Verdict
+
+RESULT_FILE = "result.json"
+
+
+def print_answer(
+    root: Path,
+    study: StudyFile,
+    records: Sequence[TrialRecord],
+    verdict: Verdict,
+    objective: Objective,
+    *,
+    console: Console,
+    json: bool,
+) -> None:
+    """Write result.json and report.html, and print the answer."""
+    result = study_result(root, study, records, verdict, objective).model_dump_json(indent=1)
+    write_atomically(root / RESULT_FILE, result + "\n")
+    page = write_report(root, study, records, verdict, objective)
+    console.print(trials_table(records, objective, verdict))
+    if verdict.candidates:
+        console.print(candidates_table(verdict))
+    console.print(f"\n[bold]{escape(verdict.sentence)}[/]")
+    if verdict.launch_command:
+        console.print("\nLaunch it with:")
+        console.print(escape(verdict.launch_command), soft_wrap=True, highlight=False)
+    console.print(f"\nReport: {page}")
+    if json:
+        sys.stdout.write(result + "\n")

@@ -1,0 +1,52 @@
+"""The commands and the exit codes.
+
+0 ok; 1 usage, configuration or engine; 2 no feasible setting; 3 regression (nightly); 124 the budget ended before a
+verdict; 130 interrupted, resumable.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from cyclopts import App, CycloptsError
+from cyclopts.config import Env, Toml
+from rich.console import Console
+from rich.markup import escape
+
+from scenarios.errors import HicacheTuneError
+from tuning.cli import engine, report, scenario, search
+
+CONFIG_FILE = "hicache-tune.toml"
+
+ERROR = 1
+INTERRUPTED = 130
+
+app = App(
+    name="hicache-tune",
+    help="Find the HiCache and memory settings of a live SGLang server with the lowest P99 time to first token.",
+    version=lambda: metadata.version("hicache-tune"),
+    config=[Env("HICACHE_TUNE_"), Toml(CONFIG_FILE)],
+)
+app.command(search.search, name="search")
+app.command(report.report, name="report")
+app.command(scenario.app)
+app.command(engine.app)
+
+
+def main() -> None:
+    """Run the command of this process's arguments and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; what a user can act on is said in one sentence, without a traceback."""
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except (CycloptsError, HicacheTuneError) as problem:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]hicache-tune:[/] {escape(str(problem).strip())}")
+        return ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return int(code or 0)

@@ -1,0 +1,36 @@
+"""`hicache-tune report`: draw the verdict and the report of a study again, from its measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+
+def report(study: str, *, results: Path = Path("results"), json: bool = False) -> int:
+    """Write report.html and result.json of a study again, and print its answer.
+
+    Parameters
+    ----------
+    study
+        Name of the study.
+    results
+        Folder of all studies.
+    json
+        Print the result as JSON on stdout.
+    """
+    from harness.store import read_trials
+    from tuning.cli.answer import print_answer
+    from tuning.config import read_study
+    from tuning.objective import Constraint, Objective
+    from tuning.study import BASELINES
+    from tuning.verdict import decide
+
+    root = results / study
+    file = read_study(root)
+    records = read_trials(root)
+    constraints = tuple(Constraint.parse(text) for text in file.search.constraints)
+    objective = Objective(constraints, file.search.load_limit_s)
+    verdict = decide(records, root, baseline_key=BASELINES[0].key, objective=objective)
+    print_answer(root, file, records, verdict, objective, console=Console(stderr=True), json=json)
+    return 0

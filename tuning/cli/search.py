@@ -1,0 +1,124 @@
+"""`hicache-tune search`: the main job."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from harness.engine.spec import EngineSpec
+from tuning.cli.options import SearchOptions
+from tuning.config import Effort, Search
+
+OK, NONE_FEASIBLE, BUDGET_ENDED, INTERRUPTED = 0, 2, 124, 130
+SHOWN_PROPOSALS = 5
+
+
+def search(options: SearchOptions | None = None) -> int:
+    """Search the settings of a live SGLang server for the lowest P99 time to first token, and prove the winner."""
+    options = options or SearchOptions()
+    console = Console(stderr=True)
+    wanted, effort = options.search(), options.effort()
+    from tuning.engines import engine_spec
+
+    spec = engine_spec(wanted, effort)
+    root = (options.results / options.study).absolute()
+    if options.dry_run:
+        _show_plan(console, wanted, effort, spec, root)
+        return OK
+    return _search(console, options, wanted, effort, spec, root)
+
+
+def _search(
+    console: Console, options: SearchOptions, wanted: Search, effort: Effort, spec: EngineSpec, root: Path
+) -> int:
+    from harness.environment import Environment
+    from harness.lab import Lab
+    from harness.load.job import ApiName
+    from harness.stopping import StopFlag
+    from harness.telemetry import Exporter, open_nvml, required
+    from scenarios import PromptTokenizer, describe, make_plan
+    from tuning.cli.answer import print_answer
+    from tuning.cli.watch import ConsoleWatch
+    from tuning.config import StudyFile, open_study
+    from tuning.objective import Constraint, Objective
+    from tuning.search import Searcher
+    from tuning.study import Study
+
+    objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
+    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.tp_size if spec.device == "cuda" else None)
+    if any(constraint.metric == "headroom.device" for constraint in objective.constraints):
+        required(device)
+    tokenizer = PromptTokenizer.load(wanted.model)
+    plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
+    file = StudyFile.of(options.study, wanted, Environment.of(spec, device))
+    open_study(root, file, resume=options.resume)
+    stop = StopFlag()
+    with (
+        stop.on_signals(),
+        Exporter(options.study) as exporter,
+        ConsoleWatch(console, root, exporter, planned=effort.trials) as watch,
+    ):
+        exporter.study_started(planned_trials=effort.trials)
+        if options.metrics_port is not None:
+            exporter.start(options.metrics_port)
+        lab = Lab(
+            root=root,
+            spec=spec,
+            watch=watch,
+            should_stop=stop.should_stop,
+            must_hurry=stop.must_hurry,
+            api=ApiName(wanted.api),
+            load_limit_s=wanted.load_limit_s,
+            warm_up_tokens=round(describe(plan, tokenizer).mean_prompt_tokens),
+            device=device,
+        )
+        searcher = Searcher(
+            lab=lab,
+            study=Study(root / "study.db", space=wanted.space, objective=objective, seed=wanted.seed),
+            objective=objective,
+            effort=effort,
+            watch=watch,
+            make_plan=lambda seed: make_plan(wanted.scenario, seed, tokenizer, wanted.api),
+            seed=wanted.seed,
+        )
+        verdict = searcher.run()
+    print_answer(root, file, searcher.records, verdict, objective, console=console, json=options.json)
+    return _exit_code(console, verdict.kind, interrupted=stop.should_stop(), study=options.study, effort=effort)
+
+
+def _exit_code(console: Console, kind: str, *, interrupted: bool, study: str, effort: Effort) -> int:
+    if interrupted:
+        console.print(f"\nStopped. Nothing is lost; go on with the same flags and --study {escape(study)} --resume")
+        return INTERRUPTED
+    if kind == "none feasible":
+        return NONE_FEASIBLE
+    return BUDGET_ENDED if kind == "unconfirmed" and effort.confirm_rounds else OK
+
+
+def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpec, root: Path) -> None:
+    """Print what would be done; proposals after the baselines depend on results, so those shown are only the first."""
+    from scenarios import PromptTokenizer, describe, make_plan
+    from tuning.study import BASELINES, first_proposals
+
+    tokenizer = PromptTokenizer.load(wanted.model)
+    summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
+    console.print(f"study {root.name} in {root}")
+    console.print(
+        f"scenario {wanted.scenario.name}: {summary.requests} requests, prompts of {summary.mean_prompt_tokens:.0f} tokens on average"
+    )
+    console.print(
+        f"{effort.trials} settings, then {effort.confirm_trials} trials of confirmation; constraints: {', '.join(wanted.constraints)}"
+    )
+    for dimension in wanted.space.dimensions:
+        console.print(
+            f"  {dimension.name}: {dimension.values_text}{' (with HiCache)' if dimension.needs_hicache else ''}"
+        )
+    settings = [*BASELINES, *first_proposals(wanted.space, wanted.seed, min(SHOWN_PROPOSALS, effort.trials - 2))]
+    for number, setting in enumerate(settings):
+        kind = "baseline" if number < len(BASELINES) else "first proposals; later ones depend on what is measured"
+        console.print(f"\n[bold]{escape(setting.label)}[/] [dim]({kind})[/]")
+        console.print(escape(shlex.join(spec.argv(setting, 30000))), soft_wrap=True, highlight=False)

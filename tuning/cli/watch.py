@@ -1,0 +1,108 @@
+"""How a running search is shown: a live line on a terminal, plain lines elsewhere, and JSON lines in study.log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+import structlog
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from harness.engine.readiness import LaunchPhase
+from harness.engine.setting import Setting
+from harness.load.job import LoadProgress
+from harness.store import Outcome, Purpose, Step, TrialRecord
+from harness.telemetry import Exporter
+
+LOG_FILE = "study.log"
+
+
+class ConsoleWatch:
+    """Shows a search on `console` and logs each step with its duration; use it as a context manager."""
+
+    def __init__(self, console: Console, root: Path, exporter: Exporter, *, planned: int) -> None:
+        self._console, self._exporter, self._planned = console, exporter, planned
+        root.mkdir(parents=True, exist_ok=True)
+        self._file: IO[str] = (root / LOG_FILE).open("a", encoding="utf-8")
+        self._log = structlog.wrap_logger(
+            structlog.WriteLogger(self._file),
+            processors=[structlog.processors.TimeStamper(fmt="iso", utc=True), structlog.processors.JSONRenderer()],
+        )
+        self._status = Status("", console=console)
+        self._head = ""
+
+    def __enter__(self) -> ConsoleWatch:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+        self._file.close()
+
+    def trial_begins(self, number: int, purpose: Purpose, setting: Setting, *, measured: int, eta_s: float) -> None:
+        """Show which setting is measured next."""
+        self._head = f"trial {number} ({purpose}, {measured} of {self._planned} searched, about {_minutes(eta_s)} left)"
+        self._exporter.trial_started(number, setting.label)
+        self._log.info("trial begins", trial=number, purpose=purpose, setting=setting.label)
+        self._console.print(f"{self._head}: [bold]{escape(setting.label)}[/]")
+
+    def step(self, number: int, name: str) -> None:
+        """Show the step that runs."""
+        self._show(name)
+
+    def step_done(self, number: int, step: Step) -> None:
+        """Log a step with its duration."""
+        self._log.info("step", trial=number, step=step.name, seconds=step.seconds)
+
+    def launching(self, number: int, phase: LaunchPhase) -> None:
+        """Show how far the launch has come."""
+        self._show(f"launch: {phase.value}")
+
+    def playing(self, number: int, progress: LoadProgress) -> None:
+        """Show how far the load has come."""
+        p50 = f", TTFT P50 {progress.ttft_p50_ms:.0f} ms" if progress.ttft_p50_ms is not None else ""
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        self._show(f"load: {progress.done} of {progress.of} requests{p50}{failed}")
+
+    def trial_ends(self, record: TrialRecord, *, feasible: bool, best: TrialRecord | None) -> None:
+        """Show what the trial was worth."""
+        steady = record.summary.steady if record.summary else None
+        self._exporter.trial_finished(
+            outcome=record.outcome.value,
+            ttft_quantiles_s={0.5: steady.p50_s, 0.9: steady.p90_s, 0.99: steady.p99_s} if steady else {},
+            headroom=record.headroom,
+            reload_tokens=record.cache.load_back_tokens if record.cache else None,
+            best_ttft_p99_s=best.p99_s if best else None,
+        )
+        self._log.info(
+            "trial ends",
+            trial=record.number,
+            outcome=record.outcome.value,
+            reason=record.reason,
+            ttft_p99_s=steady.p99_s if steady else None,
+            seconds=record.duration_s,
+        )
+        self._console.print("  " + _in_words(record, feasible=feasible, best=best))
+
+    def _show(self, text: str) -> None:
+        self._status.update(f"{self._head}: {text}")
+
+
+def _in_words(record: TrialRecord, *, feasible: bool, best: TrialRecord | None) -> str:
+    took = f"[dim]({record.duration_s:.0f} s)[/]"
+    steady = record.summary.steady if record.summary else None
+    if record.outcome is not Outcome.MEASURED or steady is None:
+        return f"[yellow]{record.outcome.value}[/]: {escape(record.reason)} {took}"
+    interval = f" [{steady.p99_low_s:.3f}, {steady.p99_high_s:.3f}]" if steady.p99_low_s and steady.p99_high_s else ""
+    hit_rate = record.cache.hit_rate if record.cache else None
+    hits = f", hit rate {hit_rate:.0%}" if hit_rate is not None else ""
+    mark = "" if feasible else ", [yellow]breaks a constraint[/]"
+    first = " [green]best so far[/]" if best is not None and best.number == record.number else ""
+    return f"TTFT P99 {steady.p99_s:.3f} s{escape(interval)}, P50 {steady.p50_s:.3f} s{hits}{mark}{first} {took}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,124 @@
+"""What one study is: everything that its measurements depend on, kept in study.json beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import Field
+
+from harness.environment import Environment
+from harness.errors import StoreError
+from harness.files import write_atomically
+from scenarios.errors import ConfigError
+from scenarios.model import Api, Scenario, fingerprint
+from scenarios.strict import StrictModel
+from tuning.space import Engine, Space
+
+STUDY_FILE = "study.json"
+SCHEMA_VERSION = 1
+
+
+class Search(StrictModel):
+    """What is searched, on what, under which load. Two searches that differ here are two studies."""
+
+    engine: Engine
+    engine_python: Path | None = None
+    model: str
+    tp_size: int = Field(default=1, ge=1)
+    engine_args: tuple[str, ...] = ()
+    copy_gb_per_s: float | None = Field(default=None, gt=0)
+    scenario: Scenario
+    api: Api
+    seed: int
+    space: Space
+    constraints: tuple[str, ...]
+    load_limit_s: float = Field(gt=0)
+
+
+class Effort(StrictModel):
+    """How much is spent; it may differ from one resume to the next."""
+
+    trials: int = Field(ge=2)
+    budget_s: float | None = Field(default=None, gt=0)
+    confirm_top: int = Field(ge=0)
+    confirm_rounds: int = Field(ge=0)
+    ready_timeout_s: float = Field(gt=0)
+
+    @property
+    def confirm_trials(self) -> int:
+        """Trials of a whole confirmation: the top few and both baselines, in each round."""
+        return (self.confirm_top + 2) * self.confirm_rounds
+
+
+class StudyFile(StrictModel):
+    """study.json."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    search: Search
+    environment: Environment
+    scenario_fingerprint: str
+
+    @classmethod
+    def of(cls, name: str, search: Search, environment: Environment) -> StudyFile:
+        """Describe a new study."""
+        return cls(name=name, search=search, environment=environment, scenario_fingerprint=fingerprint(search.scenario))
+
+
+def open_study(root: Path, wanted: StudyFile, *, resume: bool) -> None:
+    """Make the study's folder, or check that what is there is the same study; raise ConfigError if not."""
+    path = root / STUDY_FILE
+    if not path.exists():
+        if resume:
+            raise ConfigError(f"--resume: there is no study in {root}; leave --resume out to start it")
+        write_atomically(path, wanted.model_dump_json(indent=1))
+        return
+    if not resume:
+        raise ConfigError(f"the study {wanted.name} exists in {root}; give --resume to go on or another --study name")
+    stored = read_study(root)
+    if differences := [
+        *_differences(stored.search, wanted.search),
+        *wanted.environment.differences(stored.environment),
+    ]:
+        raise ConfigError(
+            f"--resume: {root} is another study: {'; '.join(differences)}; measurements under different conditions "
+            "are not pooled, so choose another --study name"
+        )
+
+
+def read_study(root: Path) -> StudyFile:
+    """Read study.json; raise ConfigError when there is none, StoreError when it is damaged or newer."""
+    path = root / STUDY_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no study in {root}; see --results and --study") from None
+    except (OSError, ValueError) as problem:
+        raise StoreError(f"{path}: not readable ({problem}); restore it or start another study") from None
+    if data.get("schema_version", 0) > SCHEMA_VERSION:
+        raise StoreError(f"{path}: written by a newer hicache-tune; upgrade to go on with it")
+    return StudyFile.parse(data, where=str(path))
+
+
+def _differences(stored: Search, wanted: Search) -> list[str]:
+    found = []
+    for name in Search.model_fields:
+        was, now = getattr(stored, name), getattr(wanted, name)
+        if isinstance(was, Space) and isinstance(now, Space):
+            found += _space_differences(was, now)
+        elif was != now:
+            short = ("its content", "has changed") if name == "scenario" else (f"was {was}", f"is {now}")
+            found.append(f"{name}: {', '.join(short)}")
+    return found
+
+
+def _space_differences(was: Space, now: Space) -> list[str]:
+    """Name the dimensions whose choices differ: Optuna cannot continue over other choices of one name."""
+    old, new = ({d.name: d for d in space.dimensions} for space in (was, now))
+    return [
+        f"{name}: was {old[name].values_text if name in old else 'not searched'}, "
+        f"is {new[name].values_text if name in new else 'not searched'}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]

@@ -1,0 +1,7 @@
+"""The answer of a study: tables for a terminal, data for programs, and a page for people."""
+
+from tuning.report.data import StudyResult, TrialRow, study_result
+from tuning.report.html import write_report
+from tuning.report.table import candidates_table, trials_table
+
+__all__ = ["StudyResult", "TrialRow", "candidates_table", "study_result", "trials_table", "write_report"]

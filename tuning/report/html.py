@@ -1,0 +1,89 @@
+"""The report of a study as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from harness.files import write_atomically
+from harness.statistics import CONFIDENT_P99_REQUESTS
+from harness.store import TrialRecord
+from tuning.config import StudyFile
+from tuning.objective import Objective
+from tuning.report import words
+from tuning.report.data import leader, study_result
+from tuning.report.played import played, samples
+from tuning.report.plots import all_plots
+from tuning.report.table import against_baseline, standing
+from tuning.verdict import NEGLIGIBLE, Verdict
+
+REPORT_FILE = "report.html"
+TEMPLATE = "report.html.j2"
+ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)")
+"""An address that a browser could open; those of the W3C are names of XML dialects."""
+
+
+def write_report(
+    root: Path, study: StudyFile, records: Sequence[TrialRecord], verdict: Verdict, objective: Objective
+) -> Path:
+    """Write report.html of the study in `root` and return its path; raise StoreError when it cannot be written."""
+    result = study_result(root, study, records, verdict, objective)
+    leading = leader(records, objective, verdict)
+    settings = played(root, records, leading, confirmed=verdict.winner is not None)
+    watched = samples(root, next((s.records for s in settings if s.leads), ()))
+    page = _templates().get_template(TEMPLATE)
+    text = page.render(
+        result=result,
+        search=study.search,
+        verdict=verdict,
+        command=_one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
+        plots=all_plots(settings, result.trials, watched),
+        scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
+        few_requests=CONFIDENT_P99_REQUESTS,
+        negligible=NEGLIGIBLE,
+        plotly_js=_plotly_js(),
+    )
+    path = root / REPORT_FILE
+    write_atomically(path, text)
+    return path
+
+
+def _templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration):
+        templates.filters[write.__name__] = write
+    templates.filters["script_json"] = _script_json
+    templates.globals |= {"against_baseline": against_baseline, "standing": standing}
+    return templates
+
+
+def _script_json(text: str) -> Markup:
+    """Make JSON safe inside a script element, which ends at the first `</script` whatever stands around it."""
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
+
+
+def _plotly_js() -> Markup:
+    """Return plotly.js without the addresses of map services and projects in it: the page asks nobody for anything."""
+    return Markup(ADDRESS.sub("", get_plotlyjs()))  # noqa: S704 - our own dependency, not data
+
+
+def _one_flag_a_line(command: str) -> str:
+    """Break a shell command before each flag, so that it can be read and still be pasted as it is."""
+    lines: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n  ".join(shlex.join(line) for line in lines if line)

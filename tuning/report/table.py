@@ -1,0 +1,171 @@
+"""The answer of a study as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from harness.statistics import CONFIDENT_P99_REQUESTS
+from harness.store import TrialRecord
+from tuning.objective import Objective
+from tuning.report import words
+from tuning.report.data import TrialRow, trial_rows
+from tuning.study import BASELINES
+from tuning.verdict import Candidate, Verdict
+
+COMPACT_WIDTH = 100
+"""Terminals are taken to be this wide unless the caller knows better."""
+ROOMY_WIDTH = 150
+LONGEST_REASON = 90
+FEW_REQUESTS = "*"
+FOOTNOTE = (
+    f"{FEW_REQUESTS} fewer than {CONFIDENT_P99_REQUESTS} requests: this P99 rests on the five slowest at most, "
+    "read it with its interval"
+)
+
+Justify = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class _Column:
+    head: str
+    cell: Callable[[TrialRow], str]
+    justify: Justify = "right"
+    min_width: int | None = None
+    """Given: the column is text that folds when it is longer. None: figures, which never fold."""
+    from_width: int = 0
+    """Narrower terminals leave the column out."""
+
+
+def trials_table(
+    records: Sequence[TrialRecord], objective: Objective, verdict: Verdict, *, width: int = COMPACT_WIDTH
+) -> Table:
+    """Show every trial, best first and infeasible ones below with their reason, for a terminal `width` columns wide."""
+    rows = trial_rows(records, objective, verdict)
+    columns = [column for column in _columns(wide=width >= ROOMY_WIDTH) if column.from_width <= width]
+    flagged = any(row.ttft is not None and not row.ttft.confident for row in rows)
+    table = _table("TTFT of the steady window, in seconds", FOOTNOTE if flagged else None)
+    for column in columns:
+        folds, fold_at = column.min_width is not None, column.min_width
+        table.add_column(column.head, justify=column.justify, no_wrap=not folds, overflow="fold", min_width=fold_at)
+    for index, row in enumerate(rows):
+        last_of_group = index + 1 < len(rows) and _group(rows[index + 1]) != _group(row)
+        cells = (Text(column.cell(row)) for column in columns)
+        table.add_row(*cells, style=_style(row), end_section=last_of_group)
+    return table
+
+
+def candidates_table(verdict: Verdict) -> Table:
+    """Show the confirmed settings, best first: P99 of all fresh trials together, against HiCache off."""
+    flagged = any(candidate.requests < CONFIDENT_P99_REQUESTS for candidate in verdict.candidates)
+    table = _table("Confirmation on fresh sessions, TTFT P99 in seconds", FOOTNOTE if flagged else None)
+    table.add_column("setting", min_width=20, overflow="fold")
+    table.add_column("P99 [95 %]", justify="right", no_wrap=True)
+    table.add_column("against HiCache off", justify="right")
+    table.add_column("host pool\ntokens", justify="right", no_wrap=True)
+    table.add_column("requests", justify="right", no_wrap=True)
+    table.add_column("", min_width=6)
+    for candidate in verdict.candidates:
+        wins = verdict.winner is not None and candidate.key == verdict.winner.key
+        cells = (
+            candidate.label,
+            f"{_flagged(candidate.p99_s, candidate.requests >= CONFIDENT_P99_REQUESTS)} "
+            f"{words.span(candidate.p99_low_s, candidate.p99_high_s)}",
+            against_baseline(candidate),
+            words.count(candidate.host_pool_tokens),
+            words.count(candidate.requests),
+            standing(candidate, verdict),
+        )
+        table.add_row(*map(Text, cells), style="bold" if wins else "")
+    return table
+
+
+def against_baseline(candidate: Candidate) -> str:
+    """Write a candidate's change against HiCache off at defaults."""
+    if candidate.key == BASELINES[0].key:
+        return "baseline"
+    if candidate.against_baseline is None:
+        return words.UNKNOWN
+    span = words.change_span(candidate.against_baseline_low, candidate.against_baseline_high)
+    return f"{words.change(candidate.against_baseline)} {span}"
+
+
+def standing(candidate: Candidate, verdict: Verdict) -> str:
+    """Say whether a candidate won, or ties with the best and so cannot be told from it."""
+    if verdict.winner is not None and candidate.key == verdict.winner.key:
+        return "winner"
+    return "tie" if candidate.ties_with_best else ""
+
+
+def _columns(*, wide: bool) -> tuple[_Column, ...]:
+    """Pair figures that are read together: side by side where there is room, one above the other elsewhere."""
+    gap, slash = (" ", " / ") if wide else ("\n", "\n")
+    return (
+        _Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
+        _Column("setting", lambda row: row.label, justify="left", min_width=18),
+        _Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
+        _Column(f"P99{gap}[95 %]", lambda row: _p99(row, gap)),
+        _Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
+        _Column("reloaded\ntokens", lambda row: words.count(row.reload_tokens), from_width=112),
+        _Column(f"GiB free{gap}host/dev", lambda row: "/".join(_headroom(row)), from_width=90),
+        _Column(f"errors{slash}took", lambda row: slash.join(_errors(row)), from_width=100),
+        _Column("outcome", _outcome, justify="left", min_width=14),
+    )
+
+
+def _table(title: str, caption: str | None) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def _group(row: TrialRow) -> tuple[bool, str]:
+    return row.feasible, row.purpose if row.feasible else ""
+
+
+def _style(row: TrialRow) -> str:
+    return "bold" if row.winner and row.feasible else "" if row.feasible else "dim"
+
+
+def _p99(row: TrialRow, gap: str) -> str:
+    if row.ttft is None:
+        return words.UNKNOWN
+    return f"{_flagged(row.ttft.p99_s, row.ttft.confident)}{gap}{words.span(row.ttft.p99_low_s, row.ttft.p99_high_s)}"
+
+
+def _flagged(p99_s: float, confident: bool) -> str:
+    return words.seconds(p99_s) + ("" if confident else FEW_REQUESTS)
+
+
+def _middle(row: TrialRow) -> tuple[str, str]:
+    return words.seconds(row.ttft.p50_s if row.ttft else None), words.seconds(row.ttft.p90_s if row.ttft else None)
+
+
+def _hits(row: TrialRow) -> tuple[str, str]:
+    return words.share(row.device_hit_rate), words.share(row.host_hit_rate)
+
+
+def _headroom(row: TrialRow) -> tuple[str, str]:
+    return words.gib(row.host_headroom_bytes), words.gib(row.device_headroom_bytes)
+
+
+def _errors(row: TrialRow) -> tuple[str, str]:
+    return words.share(row.error_rate), words.duration(row.duration_s)
+
+
+def _outcome(row: TrialRow) -> str:
+    if row.feasible:
+        return "winner" if row.winner else row.outcome.value
+    why = row.failure.value if row.failure else row.reason
+    said = f"{row.outcome.value}: {why}" if why else row.outcome.value
+    return said if len(said) <= LONGEST_REASON else f"{said[: LONGEST_REASON - 1]}…"

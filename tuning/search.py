@@ -1,0 +1,181 @@
+"""A search: baselines, then what Optuna proposes, then the confirmation of the best, then the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from filelock import FileLock, Timeout
+
+from harness.draft import Watch
+from harness.engine.failure import Blame
+from harness.engine.preflight import kv_bytes_per_token, read_model_config
+from harness.engine.setting import Setting
+from harness.errors import EngineError
+from harness.lab import Lab
+from harness.store import Outcome, Purpose, TrialRecord, next_number, read_trials
+from harness.trial import run_trial
+from scenarios.errors import ConfigError
+from scenarios.plan import Plan
+from tuning.budget import Budget
+from tuning.config import Effort
+from tuning.objective import Objective
+from tuning.study import BASELINES, Study
+from tuning.verdict import Verdict, decide
+
+CONFIRM_SEED_OFFSET = 1000
+"""Seeds of the confirmation lie far from the search's own, so that its sessions are fresh."""
+
+
+class SearchWatch(Watch, Protocol):
+    """Whoever shows a running search to people."""
+
+    def trial_begins(self, number: int, purpose: Purpose, setting: Setting, *, measured: int, eta_s: float) -> None:
+        """Tell which setting is measured next."""
+
+    def trial_ends(self, record: TrialRecord, *, feasible: bool, best: TrialRecord | None) -> None:
+        """Tell what a trial was worth."""
+
+
+@dataclass
+class Searcher:
+    """Runs one study to its verdict, or to the end of its budget, or until it is asked to stop."""
+
+    lab: Lab
+    study: Study
+    objective: Objective
+    effort: Effort
+    watch: SearchWatch
+    make_plan: Callable[[int], Plan]
+    seed: int
+    records: list[TrialRecord] = field(init=False)
+    budget: Budget = field(init=False)
+    _plans: dict[int, Plan] = field(default_factory=dict)
+
+    def run(self) -> Verdict:
+        """Search, confirm, decide. Raises EngineError when no launch can work until the user corrects something."""
+        with _alone(self.lab.root):
+            self.lab.ledger.end_orphans()
+            self.records = read_trials(self.lab.root)
+            self.study.settle()
+            effort = self.effort
+            self.budget = Budget(effort.trials, effort.budget_s, effort.confirm_trials)
+            for record in self.records:
+                self._learn_pool(record)
+            self._search()
+            self._confirm()
+            return self.verdict()
+
+    def verdict(self) -> Verdict:
+        """Decide from what is measured so far."""
+        return decide(self.records, self.lab.root, baseline_key=BASELINES[0].key, objective=self.objective)
+
+    def _search(self) -> None:
+        while not self.lab.should_stop() and self.budget.allows_search_trial(self._searched()):
+            proposal = self.study.propose(self.records)
+            if proposal is None:
+                return
+            record = self._measure("search", proposal.setting, self.seed)
+            self.study.learn(proposal, record)
+            if proposal.trial is None:
+                self._check_baseline(record)
+
+    def _confirm(self) -> None:
+        """Measure the top few and both baselines again on fresh seeds, in turn, the order reversed in every round."""
+        for round_number in range(self.effort.confirm_rounds):
+            seed = self.seed + CONFIRM_SEED_OFFSET + round_number
+            candidates = self._candidates()
+            for setting in candidates if round_number % 2 == 0 else reversed(candidates):
+                if self.lab.should_stop() or not self.budget.allows_confirm_trial():
+                    return
+                if not self._has_confirmed(setting, seed):
+                    self._measure("confirm", setting, seed)
+
+    def _candidates(self) -> list[Setting]:
+        feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
+        if not feasible:
+            return []
+        best_first = sorted(feasible, key=lambda record: record.p99_s)
+        top = [record.setting for record in best_first if record.setting not in BASELINES][: self.effort.confirm_top]
+        return [*BASELINES, *top]
+
+    def _has_confirmed(self, setting: Setting, seed: int) -> bool:
+        return any(
+            r.purpose == "confirm"
+            and r.setting.key == setting.key
+            and r.seed == seed
+            and r.outcome is not Outcome.INTERRUPTED
+            for r in self.records
+        )
+
+    def _measure(self, purpose: Purpose, setting: Setting, seed: int) -> TrialRecord:
+        """Run one trial; once more when the machine or the measurement was at fault, not the setting."""
+        record = self._run(purpose, setting, seed)
+        if _deserves_another_try(record) and not self.lab.should_stop():
+            record = self._run(purpose, setting, seed)
+        return record
+
+    def _run(self, purpose: Purpose, setting: Setting, seed: int) -> TrialRecord:
+        number = next_number(self.lab.root)
+        searched = self._searched()
+        self.watch.trial_begins(number, purpose, setting, measured=searched, eta_s=self.budget.eta_s(searched))
+        record = run_trial(self.lab, number=number, purpose=purpose, setting=setting, plan=self._plan(seed))
+        self.records.append(record)
+        self.budget.spent(record.duration_s)
+        self._learn_pool(record)
+        self.watch.trial_ends(record, feasible=self.objective.feasible(record), best=self._best())
+        return record
+
+    def _plan(self, seed: int) -> Plan:
+        if seed not in self._plans:
+            self._plans[seed] = self.make_plan(seed)
+        return self._plans[seed]
+
+    def _searched(self) -> int:
+        counted = (Outcome.MEASURED, Outcome.NOT_SUSTAINABLE, Outcome.FAILED)
+        return len({r.setting.key for r in self.records if r.purpose == "search" and r.outcome in counted})
+
+    def _best(self) -> TrialRecord | None:
+        feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
+        return min(feasible, key=lambda record: record.p99_s, default=None)
+
+    def _learn_pool(self, record: TrialRecord) -> None:
+        """Learn the size of the device pool, from which preflight predicts the host pool of a ratio."""
+        per_token = kv_bytes_per_token(read_model_config(self.lab.spec.model))
+        if per_token and record.effective and record.effective.device_pool_tokens:
+            pool_bytes = record.effective.device_pool_tokens * per_token
+            self.lab.device_pool_bytes = max(pool_bytes, self.lab.device_pool_bytes or 0)
+
+    def _check_baseline(self, record: TrialRecord) -> None:
+        """Stop when not even SGLang's defaults start, for a reason that no setting can mend."""
+        failure = record.failure
+        if failure is None or record.summary is not None or failure.blame is Blame.SETTING:
+            return
+        last = "\n  ".join(failure.last_lines)
+        raise EngineError(f"{failure.sentence}\n  {last}" if last else failure.sentence)
+
+
+def _deserves_another_try(record: TrialRecord) -> bool:
+    machine = record.failure is not None and record.failure.blame is Blame.MACHINE
+    return machine or record.outcome is Outcome.INVALID
+
+
+class _alone:
+    """One search at a time for each study; the second is told so at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = FileLock(root / ".lock", blocking=False)
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise ConfigError(
+                f"another hicache-tune works on the study in {self._root}; wait for it or choose another --study"
+            ) from None
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

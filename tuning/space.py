@@ -1,0 +1,184 @@
+"""The search space: which flags may vary, over what, and when.
+
+Without HiCache its flags do not exist, so they are only asked for when it is on. A proposal is made canonical at
+once, so that two proposals which give the same server are recognised as one setting.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import optuna
+from pydantic import model_validator
+
+from harness.engine.setting import Setting, canonical_transfer
+from scenarios.errors import ConfigError
+from scenarios.strict import StrictModel, nearest
+
+Choice = bool | int | float | str
+
+TRANSFERS = ("kernel/page_first", "kernel/layer_first", "direct/layer_first", "direct/page_first_direct")
+"""The four pairs of io backend and memory layout that SGLang keeps apart without a storage tier."""
+WRITE_POLICIES = ("write_through", "write_through_selective", "write_back")
+
+
+class Dimension(StrictModel):
+    """One flag and its values: either `choices`, or numbers from `low` to `high` in steps of `step`."""
+
+    name: str
+    choices: tuple[Choice, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    needs_hicache: bool = False
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.choices:
+            return self
+        if self.low is None or self.high is None or self.step is None:
+            raise ValueError(f"{self.name}: give either choices or low, high and step")
+        if self.low > self.high or self.step <= 0:
+            raise ValueError(
+                f"{self.name}: {self.low:g}:{self.high:g}:{self.step:g} is empty; give LOW <= HIGH and STEP > 0"
+            )
+        return self
+
+    @property
+    def values_text(self) -> str:
+        """Write the values as the user would."""
+        if self.choices:
+            return ",".join(str(choice) for choice in self.choices)
+        return f"{self.low:g}:{self.high:g}:{self.step:g}"
+
+    def suggest(self, trial: optuna.Trial) -> Choice:
+        """Ask Optuna for a value."""
+        if self.choices:
+            chosen: Choice = trial.suggest_categorical(self.name, self.choices)  # type: ignore[assignment]
+            return chosen
+        if self.low is None or self.high is None or self.step is None:
+            raise ValueError(self.name)
+        if all(float(x).is_integer() for x in (self.low, self.high, self.step)):
+            return trial.suggest_int(self.name, int(self.low), int(self.high), step=int(self.step))
+        return round(trial.suggest_float(self.name, self.low, self.high, step=self.step), 6)
+
+
+class Space(StrictModel):
+    """The dimensions of one study, asked for in order."""
+
+    dimensions: tuple[Dimension, ...]
+
+    def propose(self, trial: optuna.Trial) -> Setting:
+        """Ask Optuna for a canonical setting."""
+        values: dict[str, Any] = {}
+        for dimension in self.dimensions:
+            if not dimension.needs_hicache or values.get("hicache"):
+                values[dimension.name] = dimension.suggest(trial)
+        return setting_of(values)
+
+
+def setting_of(values: dict[str, Any]) -> Setting:
+    """Make the canonical setting of proposed values; names that are no field of Setting are further engine flags."""
+    known = {name: value for name, value in values.items() if name in Setting.model_fields}
+    if "transfer" in values:
+        io_backend, layout = str(values["transfer"]).split("/")
+        known |= {"hicache_io_backend": io_backend, "hicache_mem_layout": layout}
+    extra = {name: value for name, value in values.items() if name not in Setting.model_fields and name != "transfer"}
+    return Setting.parse({**known, "extra": extra}, where="setting").canonical()
+
+
+class Ranges(StrictModel):
+    """What the user may say of the space, each as LOW:HIGH[:STEP], a comma list, or one value; None is our default."""
+
+    hicache: str = "off,on"
+    mem_fraction_static: str | None = None
+    hicache_ratio: str | None = None
+    hicache_size: str | None = None
+    hicache_write_policy: str | None = None
+    transfer: str | None = None
+    page_size: str | None = None
+
+    def space(self) -> Space:
+        """Build the space; raise ConfigError that names the flag at fault."""
+        switch = _choices("hicache", self.hicache, ("off", "on"))
+        dimensions = [Dimension(name="hicache", choices=tuple(word == "on" for word in switch))]
+        if self.mem_fraction_static:
+            dimensions.append(_numbers("mem_fraction_static", self.mem_fraction_static, step=0.01))
+        if self.page_size:
+            dimensions.append(_numbers("page_size", self.page_size, step=1))
+        if self.hicache_ratio and self.hicache_size:
+            raise ConfigError(
+                "--hicache-ratio and --hicache-size are both given; SGLang ignores the ratio, so keep one"
+            )
+        if self.hicache_size:
+            dimensions.append(_numbers("hicache_size", self.hicache_size, step=1, needs_hicache=True))
+        elif self.hicache_ratio:
+            dimensions.append(_numbers("hicache_ratio", self.hicache_ratio, step=0.5, needs_hicache=True))
+        if self.hicache_write_policy:
+            policies = _choices("hicache_write_policy", self.hicache_write_policy, WRITE_POLICIES)
+            dimensions.append(Dimension(name="hicache_write_policy", choices=policies, needs_hicache=True))
+        if self.transfer:
+            dimensions.append(Dimension(name="transfer", choices=_transfers(self.transfer), needs_hicache=True))
+        return Space(dimensions=tuple(dimensions))
+
+
+Engine = Literal["local", "cpu"]
+
+DEFAULT_RANGES: dict[Engine, Ranges] = {
+    "local": Ranges(
+        mem_fraction_static="0.70:0.92:0.02",
+        hicache_ratio="1.5:6:0.5",
+        hicache_write_policy=",".join(WRITE_POLICIES),
+        transfer=",".join(TRANSFERS),
+        page_size="1,16,32,64",
+    ),
+    "cpu": Ranges(
+        mem_fraction_static="0.84:0.92:0.02",
+        hicache_ratio="1.5:6:0.5",
+        hicache_write_policy=",".join(WRITE_POLICIES),
+        transfer=",".join(TRANSFERS),
+        page_size="16,32",
+    ),
+}
+
+
+def _numbers(name: str, text: str, *, step: float, needs_hicache: bool = False) -> Dimension:
+    flag = f"--{name.replace('_', '-')}"
+    try:
+        parts = [float(part) for part in text.replace(",", ":").split(":")]
+    except ValueError:
+        raise ConfigError(f"{flag} {text}: not a number; give LOW:HIGH[:STEP], a comma list, or one value") from None
+    if ":" in text and len(parts) in (2, 3):
+        low, high = parts[:2]
+        return Dimension.parse(
+            {
+                "name": name,
+                "low": low,
+                "high": high,
+                "step": (*parts, step)[2],
+                "needs_hicache": needs_hicache,
+            },
+            where=flag,
+        )
+    if ":" in text:
+        raise ConfigError(f"{flag} {text}: give LOW:HIGH or LOW:HIGH:STEP")
+    whole = all(part.is_integer() for part in parts)
+    return Dimension(name=name, choices=tuple(int(p) if whole else p for p in parts), needs_hicache=needs_hicache)
+
+
+def _choices(name: str, text: str, valid: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(","))
+    for word in words:
+        if word not in valid:
+            raise ConfigError(f"--{name.replace('_', '-')}: unknown value `{word}`{nearest(word, list(valid))}")
+    return words
+
+
+def _transfers(text: str) -> tuple[str, ...]:
+    """Read pairs `io/layout`; pairs that SGLang would rewrite to another one are named by what they become."""
+    known = {
+        f"{io}/{layout}" for io in ("kernel", "direct") for layout in ("layer_first", "page_first", "page_first_direct")
+    }
+    words = _choices("transfer", text, tuple(sorted(known)))
+    pairs = (canonical_transfer(*word.split("/")) for word in words)  # type: ignore[arg-type]
+    return tuple(dict.fromkeys("/".join(pair) for pair in pairs))

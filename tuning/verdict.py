@@ -1,0 +1,250 @@
+"""What may be believed at the end of a study: from fresh measurements only, with intervals.
+
+The best of many noisy trials is biased, so the search's own figures choose who is confirmed and nothing else
+(design rule 10). All candidates of a confirmation played the same fresh sessions.
+"""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.load.record import Status, read_records
+from harness.statistics import Interval, Sessions, relative_change
+from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.summary import ttft_s
+from scenarios.plan import Phase
+from scenarios.strict import StrictModel
+from tuning.objective import Objective
+
+PUBLIC_PORT = "30000"
+NEGLIGIBLE = 0.02
+"""Settings whose P99 surely differs by less than this are equal for every user."""
+
+
+class Kind(enum.StrEnum):
+    """The possible ends of a study."""
+
+    BETTER = "better"
+    """A setting beats HiCache off at defaults; its gain has an interval that excludes zero."""
+    NO_HELP = "no help"
+    """HiCache off at SGLang's defaults is as good as the best: HiCache does not help this workload."""
+    BASELINE_UNSUSTAINED = "baseline unsustained"
+    """The baseline does not sustain the load and the winner does, so there is no ratio to give."""
+    UNCONFIRMED = "unconfirmed"
+    """The budget ended before a confirmation."""
+    NONE_FEASIBLE = "none feasible"
+
+
+class Candidate(StrictModel):
+    """One confirmed setting: its trials of fresh seeds, taken together."""
+
+    label: str
+    key: str
+    trial_numbers: tuple[int, ...]
+    p99_s: float
+    p99_low_s: float | None
+    p99_high_s: float | None
+    requests: int
+    against_baseline: float | None = None
+    """P99 relative to HiCache off at defaults: -0.6 is 60 % lower."""
+    against_baseline_low: float | None = None
+    against_baseline_high: float | None = None
+    ties_with_best: bool = False
+    host_pool_tokens: int | None = None
+
+
+class Verdict(StrictModel):
+    """The answer of a study."""
+
+    kind: Kind
+    sentence: str
+    winner: Candidate | None = None
+    launch_command: str | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+class Confirmed:
+    """The fresh trials of one setting and their requests."""
+
+    def __init__(self, records: Sequence[TrialRecord], root: Path) -> None:
+        self.records = records
+        self.setting = records[0].setting
+        self._frames = {r.seed: _counted(root, r) for r in records}
+
+    @property
+    def sustained(self) -> bool:
+        """Whether every one of its trials may be compared."""
+        return all(record.usable for record in self.records)
+
+    def sessions(self, seeds: Iterable[int] | None = None) -> Sessions:
+        """Return the TTFT of its counted requests by session; sessions of different seeds are different ones."""
+        chosen = sorted(self._frames if seeds is None else seeds)
+        frame = pd.concat([self._frames[seed] for seed in chosen], ignore_index=True)
+        return _sessions(frame)
+
+    def change_from(self, other: Confirmed) -> tuple[float, Interval | None] | None:
+        """Return this P99 relative to `other`'s over the sessions that both answered; None when there are none."""
+        shared = sorted(set(self._frames) & set(other._frames))
+        pairs = [_common(self._frames[seed], other._frames[seed]) for seed in shared]
+        if not pairs or all(mine.empty for mine, _ in pairs):
+            return None
+        mine, theirs = (pd.concat(side, ignore_index=True) for side in zip(*pairs, strict=True))
+        return relative_change(_sessions(theirs), _sessions(mine), 0.99)
+
+
+def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str, objective: Objective) -> Verdict:
+    """Draw the verdict from all records of a study."""
+    feasible = [r for r in records if objective.feasible(r)]
+    if not feasible:
+        return Verdict(kind=Kind.NONE_FEASIBLE, sentence=_why_nothing(records, objective))
+    groups: dict[str, list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        if record.purpose == "confirm":
+            groups[record.setting.key].append(record)
+    confirmed = {key: Confirmed(group, root) for key, group in groups.items()}
+    sound = {k: c for k, c in confirmed.items() if c.sustained and all(map(objective.feasible, c.records))}
+    if not sound or len(confirmed) < 2 or baseline_key not in confirmed:
+        best = min(feasible, key=lambda r: r.p99_s)
+        return Verdict(
+            kind=Kind.UNCONFIRMED,
+            sentence=f"not confirmed: best so far is {best.setting.label} with TTFT P99 {best.p99_s:.3f} s, from one "
+            "trial; resume with more budget to prove it",
+            launch_command=launch_command(best),
+        )
+    return _answer(sound, confirmed[baseline_key])
+
+
+def launch_command(record: TrialRecord) -> str:
+    """Return the command that launches the record's setting for users, on SGLang's usual port."""
+    argv = list(record.argv)
+    argv[argv.index("--port") + 1] = PUBLIC_PORT
+    variables = [f"{name}={value}" for name, value in record.env.items()]
+    return shlex.join(["env", *variables, *argv] if variables else argv)
+
+
+def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:
+    p99s = {key: confirmed.sessions().quantile(0.99) for key, confirmed in sound.items()}
+    best = sound[min(p99s, key=p99s.__getitem__)]
+    tied = {key for key, confirmed in sound.items() if confirmed is best or _ties(confirmed, best)}
+    winner = min((sound[key] for key in tied), key=lambda c: (_host_pool(c), p99s[c.setting.key]))
+    candidates = [_candidate(c, baseline, ties=key in tied) for key, c in sound.items()]
+    candidates.sort(key=lambda candidate: candidate.p99_s)
+    chosen = next(c for c in candidates if c.key == winner.setting.key)
+    kind, sentence = _words(chosen, winner, baseline, [c for c in candidates if c.ties_with_best and c is not chosen])
+    return Verdict(
+        kind=kind,
+        sentence=sentence,
+        winner=chosen,
+        launch_command=launch_command(winner.records[0]),
+        candidates=tuple(candidates),
+    )
+
+
+def _words(
+    chosen: Candidate, winner: Confirmed, baseline: Confirmed, others_tied: Sequence[Candidate]
+) -> tuple[Kind, str]:
+    ties = f"; it ties with {len(others_tied)} more and takes the least host memory of them" if others_tied else ""
+    p99 = f"TTFT P99 {chosen.p99_s:.3f} s {_bracket(chosen.p99_low_s, chosen.p99_high_s, 's')}"
+    if winner is baseline:
+        return (
+            Kind.NO_HELP,
+            f"HiCache does not help this workload: off at SGLang's defaults gives {p99}{ties}",
+        )
+    if not baseline.sustained:
+        reason = next(r.reason for r in baseline.records if not r.usable)
+        return (
+            Kind.BASELINE_UNSUSTAINED,
+            f"{chosen.label} sustains the load with {p99}; HiCache off at SGLang's defaults does not ({reason}){ties}",
+        )
+    low, high, change = chosen.against_baseline_low, chosen.against_baseline_high, chosen.against_baseline
+    if change is None or low is None or high is None or high >= 0:
+        return (
+            Kind.NO_HELP,
+            f"no setting is surely better than HiCache off at SGLang's defaults; {chosen.label} gives {p99}",
+        )
+    gain = f"{-change:.0%} lower [{-high:.0%}, {-low:.0%}]"
+    return Kind.BETTER, f"{chosen.label}: {p99}, {gain} than HiCache off at SGLang's defaults{ties}"
+
+
+def _candidate(confirmed: Confirmed, baseline: Confirmed, *, ties: bool) -> Candidate:
+    sessions = confirmed.sessions()
+    interval = sessions.interval(0.99)
+    change, spread = None, None
+    if baseline.sustained and confirmed is not baseline and (found := confirmed.change_from(baseline)):
+        change, spread = found
+    effective = confirmed.records[-1].effective
+    return Candidate(
+        label=confirmed.setting.label,
+        key=confirmed.setting.key,
+        trial_numbers=tuple(r.number for r in confirmed.records),
+        p99_s=sessions.quantile(0.99),
+        p99_low_s=interval.low if interval else None,
+        p99_high_s=interval.high if interval else None,
+        requests=sum(r.summary.ok for r in confirmed.records if r.summary),
+        against_baseline=change,
+        against_baseline_low=spread.low if spread else None,
+        against_baseline_high=spread.high if spread else None,
+        ties_with_best=ties,
+        host_pool_tokens=effective.host_pool_tokens if effective else None,
+    )
+
+
+def _ties(confirmed: Confirmed, best: Confirmed) -> bool:
+    """Whether the interval of the difference does not exclude that both are equal for every user."""
+    found = confirmed.change_from(best)
+    if found is None:
+        return False
+    _, interval = found
+    return interval is None or interval.low <= NEGLIGIBLE
+
+
+def _host_pool(confirmed: Confirmed) -> float:
+    """Return host tokens of the setting: 0 without HiCache, infinite when the engine did not say."""
+    if not confirmed.setting.hicache:
+        return 0.0
+    effective = confirmed.records[-1].effective
+    tokens = effective.host_pool_tokens if effective else None
+    return float("inf") if tokens is None else float(tokens)
+
+
+def _sessions(frame: pd.DataFrame) -> Sessions:
+    return Sessions(ttft_s(frame), frame["session"].to_numpy(dtype=object))
+
+
+def _counted(root: Path, record: TrialRecord) -> pd.DataFrame:
+    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+    frame = read_records(path) if path.exists() else pd.DataFrame(columns=["phase", "status", "session_id"])
+    answered = frame[(frame["phase"] == Phase.COUNTED) & (frame["status"] == Status.OK)]
+    return answered.assign(session=f"{record.seed}/" + answered["session_id"].astype(str))
+
+
+def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Keep the requests that both sides answered."""
+    keys = ["session", "turn"]
+    shared = pd.MultiIndex.from_frame(mine[keys]).intersection(pd.MultiIndex.from_frame(theirs[keys]))
+    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[keys]).isin(shared))] for side in (mine, theirs)]
+    return kept[0], kept[1]
+
+
+def _bracket(low: float | None, high: float | None, unit: str) -> str:
+    return f"[{low:.3f}, {high:.3f}] {unit}" if low is not None and high is not None else "(no interval)"
+
+
+def _why_nothing(records: Sequence[TrialRecord], objective: Objective) -> str:
+    if not records:
+        return "nothing was measured"
+    broken: dict[str, int] = defaultdict(int)
+    for record in records:
+        for name in objective.broken(record):
+            broken[name] += 1
+    worst = max(broken, key=broken.__getitem__)
+    said = next((r.reason for r in records if r.reason), "")
+    why = said if worst == "launched" and said else f"{broken[worst]} of {len(records)} broke `{worst}`"
+    return f"no setting of {len(records)} is feasible: {why}"
