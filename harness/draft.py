@@ -57,6 +57,7 @@ class Draft:
         self._cache: CacheDelta | None = None
         self._headroom: Headroom | None = None
         self._failure: Failure | None = None
+        self._spoilt = ""
         self._interrupted = False
 
     @contextmanager
@@ -122,6 +123,10 @@ class Draft:
         """Keep why the engine failed."""
         self._failure = failure
 
+    def spoilt(self, reason: str) -> None:
+        """Keep that the measurement itself went wrong."""
+        self._spoilt = reason
+
     def interrupted(self) -> None:
         """Keep that the user stopped it."""
         self._interrupted = True
@@ -154,6 +159,8 @@ class Draft:
             return Outcome.INTERRUPTED, "stopped by the user"
         if self._failure is not None:
             return Outcome.FAILED, self._failure.sentence
+        if self._spoilt:
+            return Outcome.INVALID, self._spoilt
         if self._load is None or self._summary is None:
             return Outcome.INTERRUPTED, "ended before the load"
         if self._cache is not None and self._cache.epoch_reset:

@@ -3,6 +3,7 @@
 HicacheTuneError
 ├── EngineError
 │   ├── EngineMissing       no engine to launch: exit code 1
+│   ├── EngineUnreachable   a control call was not answered
 │   ├── InstallError        the CPU engine could not be installed: exit code 1
 │   ├── LaunchFailed        the engine did not get ready (harness.engine.failure)
 │   └── EngineLost          the engine died or hung while it was measured (harness.engine.failure)
@@ -21,6 +22,10 @@ class EngineError(HicacheTuneError):
 
 class EngineMissing(EngineError):
     """Raised when there is no engine to launch; the user installs one or names its Python."""
+
+
+class EngineUnreachable(EngineError):
+    """Raised when a running engine does not answer a control call; the trial finds out why."""
 
 
 class InstallError(EngineError):
@@ -47,6 +52,7 @@ __all__ = [
     "ConfigError",
     "EngineError",
     "EngineMissing",
+    "EngineUnreachable",
     "HicacheTuneError",
     "InstallError",
     "Interrupted",

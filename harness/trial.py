@@ -19,7 +19,7 @@ from harness.engine.preflight import check_host_pool
 from harness.engine.process import EngineProcess, free_port
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
-from harness.errors import Interrupted
+from harness.errors import EngineUnreachable, Interrupted, LoadError, TelemetryError
 from harness.lab import Lab
 from harness.load.job import Stopped
 from harness.load.runner import LoadResult, run_load
@@ -59,6 +59,8 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
             draft.memory_back(lab.wait_device_memory_back(idle_free_bytes))
     except (LaunchFailed, EngineLost) as problem:
         draft.failed(problem.failure)
+    except (LoadError, TelemetryError) as problem:
+        draft.spoilt(str(problem))
     except Interrupted:
         draft.interrupted()
     record = draft.verdict()
@@ -77,6 +79,8 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineProcess]:
         )
     try:
         yield engine
+    except EngineUnreachable as problem:
+        raise EngineLost(classify(engine.log_text, engine.exit_code, otherwise=str(problem))) from problem
     finally:
         with draft.step("stop"):
             draft.stopped(engine.stop(term_s=lab.stop_term_s()))

@@ -6,6 +6,8 @@ were, and its lengths do not depend on the tokenizer or on the form of its promp
 
 from __future__ import annotations
 
+import enum
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +30,27 @@ class _Message:
     token_ids: tuple[int, ...] | None = None
 
 
-_PHASES = (Phase.WARMUP, Phase.COUNTED, Phase.FILLER)
-"""The position of a phase is part of the key of its random streams, so the order stays as it is."""
-_SYSTEM_PROMPTS = len(_PHASES)
+SLOTS_PER_SETTLING_SESSION = 2
+"""After its opening session a slot plays on; so many slots share one whole session more before anything is counted.
+Only then are the caches as full as they stay, and what is counted earlier would be served more easily than the rest."""
+
+
+class _Kind(enum.IntEnum):
+    """What a stream of random numbers is for; the values are part of the key of the streams, so they stay."""
+
+    OPENING = 0
+    COUNTED = 1
+    FILLER = 2
+    SYSTEM_PROMPT = 3
+    SETTLING = 4
+
+
+_PHASES = {
+    _Kind.OPENING: Phase.WARMUP,
+    _Kind.SETTLING: Phase.WARMUP,
+    _Kind.COUNTED: Phase.COUNTED,
+    _Kind.FILLER: Phase.FILLER,
+}
 
 
 def make_plan(scenario: Scenario, seed: int, tokenizer: PromptTokenizer, api: Api | None = None) -> Plan:
@@ -42,11 +62,13 @@ def make_plan(scenario: Scenario, seed: int, tokenizer: PromptTokenizer, api: Ap
         raise ScenarioError(f"the seed is {seed}; give one of 0 or more")
     maker = _SessionMaker(scenario, seed, tokenizer, api or scenario.api)
     slots, counted = scenario.sessions.concurrency, scenario.sessions.counted
-    sessions = (
-        *(maker.session(Phase.WARMUP, slot) for slot in range(slots)),
-        *(maker.session(Phase.COUNTED, index) for index in range(counted)),
-        *(maker.session(Phase.FILLER, index) for index in range(FILLERS_PER_SLOT * slots)),
-    )
+    numbers = {
+        _Kind.OPENING: slots,
+        _Kind.SETTLING: math.ceil(slots / SLOTS_PER_SETTLING_SESSION),
+        _Kind.COUNTED: counted,
+        _Kind.FILLER: FILLERS_PER_SLOT * slots,
+    }
+    sessions = tuple(maker.session(kind, index) for kind, count in numbers.items() for index in range(count))
     return Plan(scenario.name, seed, slots, sessions)
 
 
@@ -58,21 +80,20 @@ class _SessionMaker:
         self._api = api
         self._shared_prompts = self._make_shared_prompts()
 
-    def session(self, phase: Phase, index: int) -> Session:
-        """Make the session number `index` of `phase`."""
-        kind = _PHASES.index(phase)
-        number = index * len(_PHASES) + kind
+    def session(self, kind: _Kind, index: int) -> Session:
+        """Make the session number `index` of `kind`."""
+        number = index * len(_Kind) + kind
         shape, words = self._streams(kind, index)
         count, start_s = self._scenario.turns.draw_whole(shape), 0.0
-        if phase is Phase.WARMUP:
+        if kind is _Kind.OPENING:
             # Sessions of random lengths desynchronise the slots: each is as if it had been met in mid-life.
             count = int(shape.integers(1, count, endpoint=True))
             load = self._scenario.sessions
             start_s = round(load.ramp_s * (index + shape.random()) / load.concurrency, 3)
         system = self._system_prompt(shape, words, number)
         return Session(
-            session_id=f"{phase}-{self._seed}-{index}",
-            phase=phase,
+            session_id=f"{kind.name.lower()}-{self._seed}-{index}",
+            phase=_PHASES[kind],
             turns=tuple(self._turn(turn, number, shape, words) for turn in range(count)),
             start_s=start_s,
             system_text=system.text,
@@ -106,7 +127,7 @@ class _SessionMaker:
         prompts = self._scenario.system_prompts
         if prompts is None or not prompts.shared:
             return []
-        streams = (self._streams(_SYSTEM_PROMPTS, index) for index in range(prompts.count))
+        streams = (self._streams(_Kind.SYSTEM_PROMPT, index) for index in range(prompts.count))
         return [
             self._message(words, prompts.tokens.draw_whole(shape), number)
             for number, (shape, words) in enumerate(streams)

@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 
-from harness.errors import EngineError
+from harness.engine.failure import EngineLost, Failure, FailureKind
+from harness.errors import EngineUnreachable
 
 PROBE_TIMEOUT_S = 30.0
 """SGLang's own /health may take 20 s while a long prefill runs; a shorter limit would call a good engine dead."""
@@ -46,7 +47,9 @@ class EngineClient:
                 "sampling_params": {"max_new_tokens": 8, "temperature": 0, "ignore_eos": True},
             }
             if not self._succeeds("POST", "/generate", json=body, timeout=WARM_UP_TIMEOUT_S):
-                raise EngineError(f"the engine at {self.base_url} did not answer a warm-up of {prompt_tokens} tokens")
+                raise EngineUnreachable(
+                    f"the engine at {self.base_url} did not answer a warm-up of {prompt_tokens} tokens"
+                )
 
     def wait_idle(self, *, limit_s: float = 15.0, pause_s: float = 0.3) -> None:
         """Wait until the counters stand still between two reads; a busy engine is left after `limit_s`."""
@@ -76,10 +79,8 @@ class EngineClient:
         tries = 1
         while not self._succeeds("POST", "/flush_cache"):
             if time.monotonic() > deadline:
-                raise EngineError(
-                    f"the engine at {self.base_url} did not flush its cache within {limit_s:g} s; "
-                    "the trial would start warm, so it was not measured"
-                )
+                said = f"/flush_cache was refused for {limit_s:g} s; the trial would start warm, so it was not measured"
+                raise EngineLost(Failure(FailureKind.FLUSH_FAILED, said, None))
             tries += 1
             time.sleep(pause_s)
         return tries
@@ -88,7 +89,7 @@ class EngineClient:
         try:
             return self._http.get(path).raise_for_status()
         except httpx.HTTPError as problem:
-            raise EngineError(f"the engine at {self.base_url} did not answer {path}: {problem}") from None
+            raise EngineUnreachable(f"the engine at {self.base_url} did not answer {path}: {problem}") from None
 
     def _succeeds(self, method: str, path: str, **arguments: Any) -> bool:
         try:

@@ -155,11 +155,14 @@ class EngineLost(EngineError):
         self.failure = failure
 
 
-def classify(log_text: str, exit_code: int | None, *, under_load: bool = False) -> Failure:
-    """Class the failure of an engine from its whole log and the exit code of its leader."""
+def classify(log_text: str, exit_code: int | None, *, under_load: bool = False, otherwise: str = "") -> Failure:
+    """Class the failure of an engine from its whole log and the exit code of its leader.
+
+    `otherwise` is what was seen from outside, for a log that says nothing.
+    """
     said_by = {rule.kind: found.group(0).strip() for rule in RULES if (found := re.search(rule.pattern, log_text))}
     kind = next(iter(said_by), FailureKind.CRASH)
-    said = said_by.get(kind, "")
+    said = said_by.get(kind, otherwise)
     if kind is FailureKind.GPU_OOM_AT_START and under_load:
         kind = FailureKind.GPU_OOM_UNDER_LOAD
     return Failure(kind, said[:500], exit_code, last_lines(log_text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +64,7 @@ class SearchOptions:
         tuple[str, ...],
         Parameter(
             group=WHAT,
-            help="Bound that the winner keeps to, as `headroom.device >= 4GiB` or `errors <= 1%`; may be repeated; replaces the defaults.",
+            help="Bound on the winner, as `headroom.device >= 4GiB`; may be repeated; replaces the defaults.",
         ),
     ] = DEFAULT_CONSTRAINTS
 
@@ -92,7 +94,9 @@ class SearchOptions:
     confirm_rounds: Annotated[int, Parameter(group=EFFORT, help="How often each is measured again.")] = 2
     ready_timeout: Annotated[str, Parameter(group=EFFORT, help="How long a launch may stay in one phase.")] = "10m"
 
-    study: Annotated[str, Parameter(group=STUDY, help="Name of the study: results/STUDY.")] = "study"
+    study: Annotated[
+        str | None, Parameter(group=STUDY, help="Name of the study; by default the scenario's with the time.")
+    ] = None
     results: Annotated[Path, Parameter(group=STUDY, help="Folder of all studies.")] = Path("results")
     resume: Annotated[bool, Parameter(group=STUDY, negative="", help="Go on with a study that was stopped.")] = False
     dry_run: Annotated[
@@ -140,6 +144,17 @@ class SearchOptions:
             "ready_timeout_s": parse_duration(self.ready_timeout, "--ready-timeout"),
         }
         return Effort.parse(values, where="the flags")
+
+    def study_name(self, search: Search) -> str:
+        """Name the study; raise ConfigError for a name that is no folder, or a resume of nothing in particular."""
+        if self.study is None and self.resume:
+            raise ConfigError("--resume needs --study NAME, the study to go on with; see the folders in --results")
+        name = self.study or f"{search.scenario.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            raise ConfigError(
+                f"--study {name}: use letters, digits, dots, dashes and underscores, as it names a folder"
+            )
+        return name
 
     def _ranges(self) -> Ranges:
         """Take the user's ranges over the engine's defaults; a size given by the user displaces the default ratio."""

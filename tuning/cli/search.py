@@ -25,7 +25,8 @@ def search(options: SearchOptions | None = None) -> int:
     from tuning.engines import engine_spec
 
     spec = engine_spec(wanted, effort)
-    root = (options.results / options.study).absolute()
+    name = options.study_name(wanted)
+    root = (options.results / name).absolute()
     if options.dry_run:
         _show_plan(console, wanted, effort, spec, root)
         return OK
@@ -54,12 +55,12 @@ def _search(
         required(device)
     tokenizer = PromptTokenizer.load(wanted.model)
     plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
-    file = StudyFile.of(options.study, wanted, Environment.of(spec, device))
+    file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
     open_study(root, file, resume=options.resume)
     stop = StopFlag()
     with (
         stop.on_signals(),
-        Exporter(options.study) as exporter,
+        Exporter(root.name) as exporter,
         ConsoleWatch(console, root, exporter, planned=effort.trials) as watch,
     ):
         exporter.study_started(planned_trials=effort.trials)
@@ -87,7 +88,7 @@ def _search(
         )
         verdict = searcher.run()
     print_answer(root, file, searcher.records, verdict, objective, console=console, json=options.json)
-    return _exit_code(console, verdict.kind, interrupted=stop.should_stop(), study=options.study, effort=effort)
+    return _exit_code(console, verdict.kind, interrupted=stop.should_stop(), study=root.name, effort=effort)
 
 
 def _exit_code(console: Console, kind: str, *, interrupted: bool, study: str, effort: Effort) -> int:
@@ -108,10 +109,12 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
     summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
     console.print(f"study {root.name} in {root}")
     console.print(
-        f"scenario {wanted.scenario.name}: {summary.requests} requests, prompts of {summary.mean_prompt_tokens:.0f} tokens on average"
+        f"scenario {wanted.scenario.name}: {summary.requests} requests, "
+        f"prompts of {summary.mean_prompt_tokens:.0f} tokens on average"
     )
     console.print(
-        f"{effort.trials} settings, then {effort.confirm_trials} trials of confirmation; constraints: {', '.join(wanted.constraints)}"
+        f"{effort.trials} settings, then {effort.confirm_trials} trials of confirmation; "
+        f"constraints: {', '.join(wanted.constraints)}"
     )
     for dimension in wanted.space.dimensions:
         console.print(

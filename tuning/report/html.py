@@ -46,6 +46,7 @@ def write_report(
         plots=all_plots(settings, result.trials, watched),
         scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
         few_requests=CONFIDENT_P99_REQUESTS,
+        few_requests_note=words.FEW_REQUESTS_NOTE,
         negligible=NEGLIGIBLE,
         plotly_js=_plotly_js(),
     )

@@ -1,13 +1,8 @@
-"""The plots of the report, each one function from what was measured to a figure, or to the reason why there is none.
-
-plotly has no types; its figures are Any here and leave this module as JSON.
-"""
+"""The plots of the report, each one function from what was measured to a figure, or to the reason why there is none."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,25 +13,13 @@ from plotly.subplots import make_subplots
 from harness.statistics import quantile
 from harness.store import TrialRecord
 from tuning.report.data import TrialRow
+from tuning.report.figure import BEST, DROPPED, OFF, ON, STORAGE, Plot, escaped, finished, left_out
 from tuning.report.played import Played
 
 GIB = 2**30
 CDF_POINTS = 400
 TAIL_POINTS = 100
 """The slowest requests are what a P99 is about, so each of them is drawn."""
-
-OFF, ON, BEST, DROPPED = "#8b93a1", "#d98a29", "#2f7fd6", "#c8553d"
-"""HiCache off, on at defaults, the winner, and what may not win: apart for the colour-blind, on light and dark."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One plot, or why it is left out."""
-
-    title: str
-    caption: str
-    figure_json: str | None
-    missing: str = ""
 
 
 def all_plots(
@@ -57,12 +40,12 @@ def ttft_distribution(settings: Sequence[Played]) -> Plot:
     """Draw which share of the requests had their first token in which time."""
     title = "Time to first token"
     if not settings:
-        return _left_out(title, "no request of a counted session was answered")
+        return left_out(title, "no request of a counted session was answered")
     figure = go.Figure()
     for setting in settings:
         values = np.sort(setting.requests["ttft_s"].to_numpy(dtype=np.float64))
         ranks = _ranks(len(values))
-        name, colour = _escaped(setting.role), _colour(setting)
+        name, colour = escaped(setting.role), _colour(setting)
         figure.add_scatter(
             x=values[ranks].tolist(),
             y=((ranks + 1) / len(values)).tolist(),
@@ -78,10 +61,15 @@ def ttft_distribution(settings: Sequence[Played]) -> Plot:
                 hovertemplate=f"{name}: P99 %{{x:.3f}} s<extra></extra>",
             )  # fmt: skip
     figure.add_hline(y=0.99, line={"color": OFF, "width": 1, "dash": "dot"})
-    figure.update_xaxes(type="log", title="TTFT, seconds (log scale)", dtick="D2")
+    ticks = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
+    figure.update_xaxes(
+        type="log", title="TTFT, seconds (log scale)", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks]
+    )
     figure.update_yaxes(title="share of requests", tickformat=".0%", range=[0, 1.02])
     trials = ", ".join(str(record.number) for setting in settings for record in setting.records)
-    return _plot(title, f"Share of requests answered within a time; diamonds mark P99. From trials {trials}.", figure)
+    return finished(
+        title, f"Share of requests answered within a time; diamonds mark P99. From trials {trials}.", figure
+    )
 
 
 def trial_history(rows: Sequence[TrialRow]) -> Plot:
@@ -89,7 +77,7 @@ def trial_history(rows: Sequence[TrialRow]) -> Plot:
     title = "Trials in order"
     timed = sorted((row for row in rows if row.ttft), key=lambda row: row.number)
     if not timed:
-        return _left_out(title, "no trial has a P99 that may be compared")
+        return left_out(title, "no trial has a P99 that may be compared")
     figure = go.Figure()
     feasible = [row for row in timed if row.feasible]
     for purpose, symbol in (("search", "circle"), ("confirm", "diamond")):
@@ -103,7 +91,7 @@ def trial_history(rows: Sequence[TrialRow]) -> Plot:
         figure.add_scatter(
             x=[row.number for row in untimed], y=[top] * len(untimed), mode="markers", name="no P99 to compare",
             marker={"color": DROPPED, "size": 10, "symbol": "x-thin", "line": {"color": DROPPED, "width": 2}},
-            text=[f"{_escaped(row.label)}<br>{row.outcome.value}" for row in untimed], hovertemplate=_HOVER_TEXT,
+            text=[f"{escaped(row.label)}<br>{row.outcome.value}" for row in untimed], hovertemplate=_HOVER_TEXT,
         )  # fmt: skip
     searched = [row for row in feasible if row.purpose == "search"]
     if searched:
@@ -114,7 +102,7 @@ def trial_history(rows: Sequence[TrialRow]) -> Plot:
         )  # fmt: skip
     figure.update_xaxes(title="trial", tickformat="d", dtick=max(1, len(rows) // 20))
     figure.update_yaxes(title="TTFT P99, seconds", rangemode="tozero")
-    return _plot(
+    return finished(
         title, "TTFT P99 of each trial with its 95 % interval. Search and confirmation play other sessions.", figure
     )
 
@@ -124,7 +112,7 @@ def p99_by_host_pool(rows: Sequence[TrialRow]) -> Plot:
     title = "Host pool"
     sized = [row for row in rows if row.ttft and (row.host_pool_tokens is not None or not row.hicache)]
     if not any(row.host_pool_tokens for row in sized):
-        return _left_out(title, "no measured trial had a host pool")
+        return left_out(title, "no measured trial had a host pool")
     figure = go.Figure()
     groups = (
         ("HiCache off", OFF, "circle", [row for row in sized if row.feasible and not row.hicache]),
@@ -133,9 +121,10 @@ def p99_by_host_pool(rows: Sequence[TrialRow]) -> Plot:
     )
     for name, colour, symbol, group in groups:
         _add_p99s(figure, group, lambda row: row.host_pool_tokens or 0, name, colour, symbol)
-    figure.update_xaxes(title="host pool, tokens", rangemode="tozero", tickformat="~s")
+    largest = max(row.host_pool_tokens or 0 for row in sized)
+    figure.update_xaxes(title="host pool, tokens", range=[-0.04 * largest, 1.04 * largest], tickformat="~s")
     figure.update_yaxes(title="TTFT P99, seconds", rangemode="tozero")
-    return _plot(
+    return finished(
         title, "TTFT P99 against host pool size: where the curve is flat, more host memory buys nothing.", figure
     )
 
@@ -145,13 +134,13 @@ def tokens_by_tier(rows: Sequence[TrialRow]) -> Plot:
     title = "Where prompts came from"
     known = [row for row in rows if row.purpose == "search" and row.device_hit_rate is not None]
     if not known:
-        return _left_out(title, "the engine counted no cached tokens in any trial of the search")
+        return left_out(title, "the engine counted no cached tokens in any trial of the search")
     labels = [f"{_wrapped(row.label)}  ({row.number})" for row in reversed(known)]
     figure = go.Figure()
     tiers = (
         ("device", BEST, [row.device_hit_rate or 0.0 for row in known]),
         ("host", ON, [row.host_hit_rate or 0.0 for row in known]),
-        ("storage", "#7a5aa6", [row.storage_hit_rate or 0.0 for row in known]),
+        ("storage", STORAGE, [row.storage_hit_rate or 0.0 for row in known]),
     )
     recomputed = [max(0.0, 1 - sum(shares)) for shares in zip(*(values for _, _, values in tiers), strict=True)]
     for name, colour, shares in (*tiers, ("recomputed", OFF, recomputed)):
@@ -160,18 +149,18 @@ def tokens_by_tier(rows: Sequence[TrialRow]) -> Plot:
                 y=labels, x=shares[::-1], name=name, orientation="h", marker={"color": colour},
                 hovertemplate=f"{name}: %{{x:.0%}}<extra></extra>",
             )  # fmt: skip
-    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
     figure.update_xaxes(title="share of prompt tokens", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(automargin=True)
     caption = "Prompt tokens by the tier that served them, best setting first; the trial's number in brackets."
-    return _plot(title, caption, figure, height=120 + 44 * len(known))
+    return finished(title, caption, figure, height=120 + 44 * len(known))
 
 
 def memory_and_queue(samples: tuple[TrialRecord, pd.DataFrame] | None) -> Plot:
     """Draw free memory, queue and host pool use over one trial of the leading setting."""
     title = "Memory and queue"
     if samples is None:
-        return _left_out(title, "no samples of the leading setting are on disk")
+        return left_out(title, "no samples of the leading setting are on disk")
     record, frame = samples
     panels = [
         ("GiB free", (("host_available_bytes", "host", ON, GIB), ("device_free_bytes", "device", BEST, GIB))),
@@ -181,7 +170,7 @@ def memory_and_queue(samples: tuple[TrialRecord, pd.DataFrame] | None) -> Plot:
     shown = [(head, [line for line in lines if _has(frame, line[0])]) for head, lines in panels]
     shown = [(head, lines) for head, lines in shown if lines]
     if not shown:
-        return _left_out(title, f"the samples of trial {record.number} hold no reading")
+        return left_out(title, f"the samples of trial {record.number} hold no reading")
     figure = make_subplots(rows=len(shown), cols=1, shared_xaxes=True, vertical_spacing=0.07)
     start_ns = int(frame["t_ns"].min())
     for number, (head, lines) in enumerate(shown, start=1):
@@ -190,20 +179,20 @@ def memory_and_queue(samples: tuple[TrialRecord, pd.DataFrame] | None) -> Plot:
             figure.add_scatter(
                 x=((seen["t_ns"] - start_ns) / 1e9).astype(float).round(2).tolist(),
                 y=(seen[column].astype(float) / unit).round(3).tolist(),
-                name=name, mode="lines", line={"color": colour, "width": 2}, row=number, col=1,
-                hovertemplate=f"{name}: %{{y:,.2~f}} at %{{x:.0f}} s<extra></extra>",
+                name=name, mode="lines", line={"color": colour, "width": 2}, showlegend=len(lines) > 1,
+                hovertemplate=f"{name}: %{{y:,.2~f}} at %{{x:.0f}} s<extra></extra>", row=number, col=1,
             )  # fmt: skip
         figure.update_yaxes(title=head, rangemode="tozero", row=number, col=1)
     figure.update_xaxes(title="seconds under load", row=len(shown), col=1)
     caption = f"Trial {record.number}, {record.setting.label}. The lowest free memory is the headroom of the tables."
-    return _plot(title, caption, figure, height=60 + 170 * len(shown))
+    return finished(title, caption, figure, height=60 + 170 * len(shown))
 
 
 def ttft_by_turn(settings: Sequence[Played]) -> Plot:
     """Draw median and P90 of TTFT by the turn of the session."""
     title = "Turn by turn"
     if not settings:
-        return _left_out(title, "no request of a counted session was answered")
+        return left_out(title, "no request of a counted session was answered")
     figure = go.Figure()
     for setting in settings:
         turns = setting.requests.groupby("turn")["ttft_s"]
@@ -211,14 +200,14 @@ def ttft_by_turn(settings: Sequence[Played]) -> Plot:
             values = turns.quantile(q)
             figure.add_scatter(
                 x=[int(turn) + 1 for turn in values.index], y=values.tolist(), mode="lines+markers",
-                name=f"{_escaped(setting.role)}, {name}", marker={"size": 6},
+                name=f"{escaped(setting.role)}, {name}", marker={"size": 6},
                 line={"color": _colour(setting), "width": 2, "dash": dash}, hovertemplate="%{y:.3f} s in turn %{x}",
             )  # fmt: skip
     figure.update_xaxes(title="turn of the session", dtick=1)
     figure.update_yaxes(title="TTFT, seconds", rangemode="tozero")
-    return _plot(
+    return finished(
         title,
-        "TTFT by turn: histories grow, so this is where a lost cache shows. First turns are cold for all.",
+        "TTFT by turn: histories grow, so this is where a lost cache shows. First turns have no history.",
         figure,
     )
 
@@ -245,7 +234,7 @@ def _add_p99s(figure: Any, rows: Sequence[TrialRow], x: Any, name: str, colour: 
         name=name,
         marker={"color": colour, "size": 9, "symbol": symbol},
         text=[
-            f"trial {row.number}: {_escaped(row.label)}<br>P99 {each.p99_s:.3f} s"
+            f"trial {row.number}: {escaped(row.label)}<br>P99 {each.p99_s:.3f} s"
             for row, each in zip(rows, latencies, strict=True)
         ],
         hovertemplate=_HOVER_TEXT,
@@ -270,29 +259,6 @@ def _has(frame: pd.DataFrame, column: str) -> bool:
     return column in frame and bool(frame[column].notna().any())
 
 
-def _escaped(text: str) -> str:
-    """Take the meaning of markup from a text: plotly would read a part of HTML in it."""
-    return html.escape(text, quote=False)
-
-
 def _wrapped(label: str, words: int = 2) -> str:
-    parts = _escaped(label).split(", ")
+    parts = escaped(label).split(", ")
     return ",<br>".join(", ".join(parts[start : start + words]) for start in range(0, len(parts), words))
-
-
-def _plot(title: str, caption: str, figure: Any, *, height: int = 400) -> Plot:
-    # Colours of text and grid come from the page's style sheet, which knows light from dark.
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 64, "r": 16, "t": 8, "b": 48},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-        hovermode="closest",
-    )
-    return Plot(title, caption, str(figure.to_json()))
-
-
-def _left_out(title: str, why: str) -> Plot:
-    return Plot(title, "", None, why)

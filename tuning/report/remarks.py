@@ -42,8 +42,8 @@ def _of_few_requests(records: Sequence[TrialRecord], verdict: Verdict) -> Iterat
         fewest = min(candidate.requests for candidate in few)
         yield (
             f"{len(few)} of {len(verdict.candidates)} confirmed P99s rest on fewer than {CONFIDENT_P99_REQUESTS} "
-            f"requests ({fewest} at least), which is on their five slowest at most: read them with their intervals, or "
-            "confirm over more rounds or sessions."
+            f"requests (the fewest: {fewest}), and so on their five slowest at most: read them with their intervals, "
+            "or confirm over more rounds or sessions."
         )
     usable = [r for r in records if r.usable and r.summary and r.summary.steady]
     flagged = [r for r in usable if r.summary and r.summary.steady and not r.summary.steady.confident]

@@ -22,11 +22,7 @@ COMPACT_WIDTH = 100
 """Terminals are taken to be this wide unless the caller knows better."""
 ROOMY_WIDTH = 150
 LONGEST_REASON = 90
-FEW_REQUESTS = "*"
-FOOTNOTE = (
-    f"{FEW_REQUESTS} fewer than {CONFIDENT_P99_REQUESTS} requests: this P99 rests on the five slowest at most, "
-    "read it with its interval"
-)
+FOOTNOTE = f"{words.FEW_REQUESTS} {words.FEW_REQUESTS_NOTE}"
 
 Justify = Literal["left", "right"]
 
@@ -107,7 +103,7 @@ def _columns(*, wide: bool) -> tuple[_Column, ...]:
     gap, slash = (" ", " / ") if wide else ("\n", "\n")
     return (
         _Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
-        _Column("setting", lambda row: row.label, justify="left", min_width=18),
+        _Column("setting", lambda row: row.label, justify="left", min_width=19),
         _Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
         _Column(f"P99{gap}[95 %]", lambda row: _p99(row, gap)),
         _Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
@@ -144,7 +140,7 @@ def _p99(row: TrialRow, gap: str) -> str:
 
 
 def _flagged(p99_s: float, confident: bool) -> str:
-    return words.seconds(p99_s) + ("" if confident else FEW_REQUESTS)
+    return words.seconds(p99_s) + ("" if confident else words.FEW_REQUESTS)
 
 
 def _middle(row: TrialRow) -> tuple[str, str]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from harness.statistics import CONFIDENT_P99_REQUESTS
+
 UNKNOWN = "-"
+FEW_REQUESTS = "*"
+FEW_REQUESTS_NOTE = (
+    f"Fewer than {CONFIDENT_P99_REQUESTS} requests: this P99 rests on the five slowest at most, "
+    "read it with its interval"
+)
 
 
 def seconds(value_s: float | None) -> str:

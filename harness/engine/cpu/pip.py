@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from harness.engine import guard
 from harness.errors import InstallError
 
 Report = Callable[[int, str], None]
@@ -26,14 +29,14 @@ _UNREACHABLE = (
 
 
 def run_pip(argv: Sequence[str], *, env: dict[str, str], log_path: Path, report: Report) -> None:
-    """Run pip with its output in `log_path`; raise InstallError when it fails."""
+    """Run pip with its output in `log_path`; raise InstallError when it fails. It ends when this process does."""
+    guarded = [sys.executable, guard.__file__, str(os.getpid()), *argv]
     with (
         log_path.open("w", encoding="utf-8") as log,
-        subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        subprocess.Popen(guarded, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
     ):
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
         try:
-            for got, message in progress(_copied(process.stdout, log.write)):
+            for got, message in progress(_copied(process.stdout or (), log.write)):
                 report(got, message)
         except BaseException:
             process.kill()

@@ -1,0 +1,50 @@
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
+
+.DEFAULT_GOAL := help
+.PHONY: help install engine search test test-unit check format docs bench-engine clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable . --group dev
+	touch $@
+
+install: $(VENV)/installed ## Install the harness and its tools into .venv
+
+engine: install ## Install the real SGLang on CPU with a tiny model, in an environment of its own
+	$(BIN)/hicache-tune engine install-cpu
+
+search: engine ## Search the settings of the real SGLang on CPU: 8 settings, confirmed, under 15 minutes on 2 cores
+	$(BIN)/hicache-tune search --engine cpu --scenario cpu-chat --trials 8 --budget 12m \
+		--confirm-top 1 --confirm-rounds 1 --study $(STUDY)
+
+test: engine ## Run all tests
+	$(BIN)/pytest
+
+test-unit: install ## Run the tests that need no engine
+	$(BIN)/pytest -m 'not live and not gpu'
+
+check: install ## Lint, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: install ## Make the generated pages in docs/ again
+	$(BIN)/python -m scripts.docs
+
+bench-engine: engine ## Time cold, device-hit and host-hit prompts on the CPU engine
+	$(BIN)/python -m tests.bench.cpu_engine
+
+clean: ## Remove the environment and caches; results and the CPU engine stay
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

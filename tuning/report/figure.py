@@ -1,0 +1,48 @@
+"""What all plots of the report share: colours, size, and the way from a figure to the page.
+
+plotly has no types; its figures are Any here and leave as JSON.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+OFF, ON, BEST, DROPPED = "#8b93a1", "#d98a29", "#2f7fd6", "#c8553d"
+"""HiCache off, on at defaults, the winner, and what may not win: apart for the colour-blind, on light and dark."""
+STORAGE = "#7a5aa6"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot, or why it is left out."""
+
+    title: str
+    caption: str
+    figure_json: str | None
+    missing: str = ""
+
+
+def finished(title: str, caption: str, figure: Any, *, height: int = 400) -> Plot:
+    """Give a figure its frame; the colours of text and grid come from the page, which knows light from dark."""
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 64, "r": 16, "t": 8, "b": 48},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+        hovermode="closest",
+    )
+    return Plot(title, caption, str(figure.to_json()))
+
+
+def left_out(title: str, why: str) -> Plot:
+    """Say in one line why there is no figure."""
+    return Plot(title, "", None, why)
+
+
+def escaped(text: str) -> str:
+    """Take the meaning of markup from a text: plotly would read a part of HTML in it."""
+    return html.escape(text, quote=False)
