@@ -1,1 +1,1 @@
-"""TODO"""
+"""Runs one trial against a live engine: see `harness.trial`. Knows nothing of Optuna."""

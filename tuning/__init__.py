@@ -1,1 +1,1 @@
-"""TODO"""
+"""What to try next and what to believe: see `tuning.search`. Knows trials only by their results."""

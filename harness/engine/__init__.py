@@ -1,1 +1,1 @@
-"""TODO"""
+"""The engine under test: settings, launch, readiness, failures and stop."""

@@ -1,4 +1,1 @@
-"""The load: Locust in its own process plays the sessions of a plan and records every request.
-
-From outside, use `runner.run_load` with a `job.LoadJob`; nothing there imports Locust.
-"""
+"""Plays the sessions of a plan in a process of its own and records every request: see `harness.load.runner`."""

@@ -20,6 +20,7 @@ from geventhttpclient.response import HTTPParseError, HTTPResponse
 
 READ_BYTES = 65536
 DRAIN_S = 1.0
+LEFT = "the engine closed the connection inside the reply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,11 @@ class HttpStream:
         connection.settimeout(timeout_s)
         data = connection.recv(READ_BYTES)
         try:
-            self._response.feed(data)  # no data: the engine closed, which is an error inside a message
+            self._response.feed(data)  # no data tells it that the engine closed, which ends some bodies
         except HTTPParseError as problem:
-            what = f"no HTTP: {problem}" if data else "the engine closed the connection inside the reply"
-            raise ConnectionError(what) from None
+            raise ConnectionError(f"no HTTP: {problem}" if data else LEFT) from None
+        if not (data or self.ended):
+            raise ConnectionError(LEFT)
         return self._response.take()
 
     @property

@@ -7,13 +7,14 @@ would claim a best TTFT of zero before the first trial.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server, write_to_textfile
+from prometheus_client.metrics_core import Metric
 
 from harness.errors import ConfigError, StoreError
 from harness.telemetry.sampler import Headroom
@@ -64,6 +65,10 @@ class Exporter:
             by_study,
             registry=registry,
         )
+
+    def families(self) -> Iterable[Metric]:
+        """List the metrics with their help, for the manual."""
+        return self._registry.collect()
 
     def study_started(self, *, planned_trials: int, done_trials: int = 0) -> None:
         """Say how many trials the study will run, and how many of them an earlier run has done."""

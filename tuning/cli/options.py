@@ -45,7 +45,9 @@ class SearchOptions:
     engine_arg: Annotated[
         tuple[str, ...],
         Parameter(
-            group=WHAT, help="Further engine flag for every launch, as --engine-arg=--flag=value; may be repeated."
+            group=WHAT,
+            negative="",
+            help="Further engine flag for every launch, as --engine-arg=--flag=value; may be repeated.",
         ),
     ] = ()
     tp_size: Annotated[int, Parameter(group=WHAT, help="GPUs that the model is split over.")] = 1
@@ -64,6 +66,7 @@ class SearchOptions:
         tuple[str, ...],
         Parameter(
             group=WHAT,
+            negative="",
             help="Bound on the winner, as `headroom.device >= 4GiB`; may be repeated; replaces the defaults.",
         ),
     ] = DEFAULT_CONSTRAINTS

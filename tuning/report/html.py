@@ -25,6 +25,7 @@ from tuning.verdict import NEGLIGIBLE, Verdict
 
 REPORT_FILE = "report.html"
 TEMPLATE = "report.html.j2"
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)")
 """An address that a browser could open; those of the W3C are names of XML dialects."""
 
@@ -81,10 +82,13 @@ def _plotly_js() -> Markup:
 
 
 def _one_flag_a_line(command: str) -> str:
-    """Break a shell command before each flag, so that it can be read and still be pasted as it is."""
+    """Break a shell command before each flag and variable, so that it can be read and still be pasted as it is."""
     lines: list[list[str]] = [[]]
+    after_variable = False
     for word in shlex.split(command):
-        if word.startswith("--"):
+        is_variable = VARIABLE.match(word) is not None
+        if is_variable or after_variable or word.startswith("--"):
             lines.append([])
         lines[-1].append(word)
+        after_variable = is_variable
     return " \\\n  ".join(shlex.join(line) for line in lines if line)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from harness.load.record import Status, read_records
-from harness.store import REQUESTS_FILE, SAMPLES_FILE, TrialRecord, folder_of
+from harness.store import REQUESTS_FILE, SAMPLES_FILE, Outcome, Purpose, TrialRecord, folder_of
 from harness.summary import ttft_s
 from scenarios.plan import Phase
 from tuning.study import BASELINES
+
+PLAYED_OUT = (Outcome.MEASURED, Outcome.NOT_SUSTAINABLE)
+"""Other trials were cut short or at fault themselves, and were tried again."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,10 @@ class Played:
 def played(root: Path, records: Sequence[TrialRecord], leader: str | None, *, confirmed: bool) -> list[Played]:
     """Return both baselines and the leading setting, as far as requests of them are on disk.
 
-    The requests are those of the confirmation where there are any, else of the search.
+    The requests are those of the confirmation when it came to an end, so that all played the same sessions; else,
+    and where it has none, those of the search.
     """
+    purposes: tuple[Purpose, ...] = ("confirm", "search") if confirmed else ("search", "confirm")
     leading = "winner" if confirmed else "best so far"
     off, on = (baseline.key for baseline in BASELINES)
     roles = {off: "HiCache off", on: "HiCache on, defaults"}
@@ -42,8 +47,12 @@ def played(root: Path, records: Sequence[TrialRecord], leader: str | None, *, co
         roles[leader] += f" ({leading})"
     elif leader is not None:
         roles[leader] = leading
-    found = (_played(root, records, key, role, leads=key == leader) for key, role in roles.items())
-    return [setting for setting in found if setting is not None]
+    found = []
+    for key, role in roles.items():
+        of_setting = [r for r in records if r.setting.key == key and r.outcome in PLAYED_OUT]
+        groups = (_together(root, [r for r in of_setting if r.purpose == p], role, key == leader) for p in purposes)
+        found += [setting for setting in groups if setting is not None][:1]
+    return found
 
 
 def samples(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd.DataFrame] | None:
@@ -55,28 +64,24 @@ def samples(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd
     return None
 
 
-def _played(root: Path, records: Sequence[TrialRecord], key: str, role: str, *, leads: bool) -> Played | None:
-    of_setting = [record for record in records if record.setting.key == key]
-    for purpose in ("confirm", "search"):
-        chosen = [record for record in of_setting if record.purpose == purpose]
-        frames = [frame for record in chosen for frame in _answered(root, record)]
-        if frames:
-            return Played(
-                role=role,
-                label=chosen[0].setting.label,
-                leads=leads,
-                sustained=all(record.usable for record in chosen),
-                records=tuple(chosen),
-                requests=pd.concat(frames, ignore_index=True),
-            )
-    return None
+def _together(root: Path, records: Sequence[TrialRecord], role: str, leads: bool) -> Played | None:
+    answered = [(record, frame) for record in records if not (frame := _answered(root, record)).empty]
+    if not answered:
+        return None
+    return Played(
+        role=role,
+        label=records[0].setting.label,
+        leads=leads,
+        sustained=all(record.usable for record, _ in answered),
+        records=tuple(record for record, _ in answered),
+        requests=pd.concat([frame for _, frame in answered], ignore_index=True),
+    )
 
 
-def _answered(root: Path, record: TrialRecord) -> Iterator[pd.DataFrame]:
+def _answered(root: Path, record: TrialRecord) -> pd.DataFrame:
     path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
     if not path.exists():
-        return
+        return pd.DataFrame(columns=["ttft_s", "turn"])
     frame = read_records(path)
     answered = frame[(frame["phase"] == Phase.COUNTED) & (frame["status"] == Status.OK)]
-    if not answered.empty:
-        yield pd.DataFrame({"ttft_s": ttft_s(answered), "turn": answered["turn"].astype(int).to_numpy()})
+    return pd.DataFrame({"ttft_s": ttft_s(answered), "turn": answered["turn"].astype(int).to_numpy()})

@@ -1,0 +1,1 @@
+"""Small tools for those who build hicache-tune."""
