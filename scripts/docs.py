@@ -1,4 +1,4 @@
-"""Make the generated pages of docs/: `python -m scripts.docs`. A test fails when they are stale."""
+"""Make the generated pages of docs/, with `make docs`. A test fails when they are stale."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def _metrics_lines() -> Iterator[str]:
             yield f"| `{family.name}` | {family.type} | {family.documentation} |"
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write the pages. Not run as a module: cyclopts would take `-m scripts.docs` for a part of each usage line."""
     for name, text in pages().items():
         (DOCS / name).write_text(text, encoding="utf-8")
