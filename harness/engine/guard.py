@@ -1,6 +1,6 @@
 """Become the command given as arguments, tied to the life of the process that started it.
 
-`python -m harness.engine.guard PARENT_PID command...`: the kernel sends SIGTERM when the parent dies, so that a
+`python -I guard.py PARENT_PID command...`: the kernel sends SIGTERM when the parent dies, so that a
 harness that was killed leaves no engine behind. An own small program, because code between fork and exec is
 unsafe in a process with threads.
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from harness.engine import guard as guard_program
 from harness.engine import ledger
 from harness.engine.ledger import Ledger, Owned
 from harness.errors import EngineMissing
@@ -55,7 +56,7 @@ class EngineProcess:
     ) -> EngineProcess:
         """Start `argv` with its output in `log_path`; the ledger knows it before this returns."""
         adopt_orphans()
-        guard = [sys.executable, "-m", "harness.engine.guard", str(os.getpid())]
+        guard = [sys.executable, "-I", guard_program.__file__, str(os.getpid())]
         with log_path.open("wb") as log:
             try:
                 popen = subprocess.Popen(

@@ -182,13 +182,6 @@ class LoadProgress(StrictModel):
     """Of the latest counted replies, from their scheduled time."""
 
 
-def write_atomically(model: StrictModel, path: Path) -> None:
-    """Write `model` as JSON; a reader sees the whole file or none."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(model.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    part.replace(path)
-
-
 def _read(model: type[ModelT], path: Path) -> ModelT:
     try:
         return model.model_validate_json(path.read_text(encoding="utf-8"))

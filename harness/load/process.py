@@ -23,6 +23,7 @@ import gevent
 from locust.env import Environment
 
 from harness.errors import ConfigError, HicacheTuneError
+from harness.files import write_atomically
 from harness.load.api import Api, ChatApi, GenerateApi
 from harness.load.health import HealthMonitor
 from harness.load.job import (
@@ -32,7 +33,6 @@ from harness.load.job import (
     LoadJob,
     LoadOutcome,
     Stopped,
-    write_atomically,
 )
 from harness.load.ledger import Ledger
 from harness.load.player import Player
@@ -75,7 +75,7 @@ def run(job: LoadJob) -> LoadOutcome:
     )
     outcome = _play(plan, job, ledger, environment)
     write_records(ledger.records, job.out_dir / RECORDS_FILE)
-    write_atomically(outcome, job.out_dir / OUTCOME_FILE)
+    write_atomically(job.out_dir / OUTCOME_FILE, outcome.model_dump_json(indent=2))
     return outcome
 
 

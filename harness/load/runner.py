@@ -15,6 +15,7 @@ from typing import IO
 import pandas as pd
 
 from harness.errors import LoadError
+from harness.files import write_atomically
 from harness.load.job import (
     JOB_FILE,
     LOG_FILE,
@@ -23,7 +24,6 @@ from harness.load.job import (
     LoadJob,
     LoadOutcome,
     LoadProgress,
-    write_atomically,
 )
 from harness.load.record import read_records
 
@@ -57,7 +57,7 @@ def run_load(
     """
     job.out_dir.mkdir(parents=True, exist_ok=True)
     (job.out_dir / OUTCOME_FILE).unlink(missing_ok=True)  # an old outcome must not pass for this one
-    write_atomically(job, job.out_dir / JOB_FILE)
+    write_atomically(job.out_dir / JOB_FILE, job.model_dump_json(indent=2))
     with (job.out_dir / LOG_FILE).open("wb") as log:
         process = _start(job, log)
         try:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.errors import LoadError
-from harness.load.job import ApiName, LoadJob, LoadOutcome, Timeouts, write_atomically
+from harness.load.job import ApiName, LoadJob, LoadOutcome, Timeouts
 
 
 def job(**changes: Any) -> LoadJob:
@@ -30,7 +30,7 @@ def job(**changes: Any) -> LoadJob:
 def test_a_job_survives_its_file(tmp_path: Path) -> None:
     """What is written is what is read, and nothing else is left in the folder."""
     written = job(timeouts=Timeouts(idle_s=3), headers={"X-Session": "1"})
-    write_atomically(written, tmp_path / "job.json")
+    (tmp_path / "job.json").write_text(written.model_dump_json())
     assert LoadJob.read(tmp_path / "job.json") == written
     assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
 

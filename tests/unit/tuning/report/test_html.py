@@ -1,0 +1,155 @@
+"""The report as a page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.support.study_data import ATTACK, Made, StudyMaker
+from tuning.report import write_report
+
+
+class Page(HTMLParser):
+    """What a browser would see of a page: its elements, the text for people, and addresses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+        self.command = ""
+        self._inside: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element and where it points."""
+        self.tags.append(tag)
+        self._inside.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "data")]
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave the element."""
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        """Gather what people read."""
+        if not {"script", "style"} & set(self._inside):
+            self.text += data
+        if self._inside[-1:] == ["pre"] and not self.command:
+            self.command = data
+
+
+def page_of(made: Made) -> tuple[str, Page]:
+    """Write the report and read it back."""
+    path = write_report(made.root, made.study, made.records, made.verdict, made.objective)
+    assert path == made.root / "report.html"
+    text = path.read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+@pytest.fixture(scope="module")
+def report(confirmed: Made) -> tuple[str, Page]:
+    """Give the page of a study that ends well."""
+    return page_of(confirmed)
+
+
+def test_verdict_first_then_the_rest(report: tuple[str, Page], confirmed: Made) -> None:
+    """The verdict is the first big sentence, and the sections follow in the order of what a reader wants."""
+    _, page = report
+    places = [page.text.index(part) for part in (
+        confirmed.verdict.sentence, "Launch the winner", "Confirmation", "Trials", "Plots", "Environment",
+        "How it was measured", "Remarks",
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_the_command_can_be_pasted(report: tuple[str, Page], confirmed: Made) -> None:
+    """The command is broken into lines for reading, and a shell still reads the very same words."""
+    _, page = report
+    assert confirmed.verdict.launch_command is not None
+    assert page.command.count("\\\n") > 3
+    assert shlex.split(page.command.replace("\\\n", " ")) == shlex.split(confirmed.verdict.launch_command)
+
+
+def test_a_command_with_variables_can_be_pasted(tmp_path: Path, confirmed: Made) -> None:
+    """Environment variables, spaces and quotes survive the line breaks."""
+    command = "env A_B=1 C='x y' python -m sglang.launch_server --model-path 'my model' --flag"
+    verdict = confirmed.verdict.model_copy(update={"launch_command": command})
+    path = write_report(tmp_path, confirmed.study, confirmed.records, verdict, confirmed.objective)
+    shown = Page(path.read_text(encoding="utf-8")).command
+    assert shown.splitlines()[1:4] == ["  A_B=1 \\", "  'C=x y' \\", "  python -m sglang.launch_server \\"]
+    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(command)
+
+
+def test_texts_come_escaped(report: tuple[str, Page]) -> None:
+    """A label, an engine's words and a reason with a script in them are text, in the page and in the plots."""
+    text, page = report
+    assert ATTACK not in text
+    assert page.text.count(ATTACK) >= 4
+    assert page.tags.count("script") == 6 + 2
+
+
+def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
+    """There is no address in it that a browser could open, and a policy that forbids to open one."""
+    text, page = report
+    assert [address for address in page.addresses if not address.startswith("#")] == []
+    assert set(re.findall(r"https?://[\w.-]+", text)) <= {"http://www.w3.org"}
+    assert "default-src 'none'" in text
+    assert "@import" not in text
+    assert "url(" not in text[: text.index("</style>")]
+
+
+def test_figures_of_every_plot_are_there(report: tuple[str, Page]) -> None:
+    """All six plots of a full study have their figure."""
+    text, _ = report
+    assert text.count('<script type="application/json">') == 6
+    assert "No plot" not in text
+
+
+def test_rules_and_remarks_are_told(report: tuple[str, Page]) -> None:
+    """How it was measured and what to doubt stand on the page."""
+    _, page = report
+    for words in ("resample whole sessions", "fresh seeds", "steady window", "nothing is claimed on transfer cost",
+                  "0.5 GB/s on purpose", "--page-size 64 where 32 was asked for", "Fewer than 500 requests"):  # fmt: skip
+        assert words in page.text
+
+
+def test_nothing_feasible(infeasible: Made) -> None:
+    """A study without an answer has a page that says so, with the engine's own words and no command."""
+    _, page = page_of(infeasible)
+    assert "no setting of 2 is feasible" in page.text
+    assert "Segmentation fault" in page.text
+    assert "Launch" not in page.text
+    assert page.text.count("No plot") == 6
+
+
+def test_not_confirmed(unconfirmed: Made) -> None:
+    """Before a confirmation there is a best so far, no winner, and no confirmation table."""
+    _, page = page_of(unconfirmed)
+    assert "Launch the best so far" in page.text
+    assert "Confirmation" not in page.text
+    assert "winner" not in page.text
+
+
+def test_baseline_not_sustained(unsustained: Made) -> None:
+    """The page gives no ratio to a baseline that did not sustain the load."""
+    _, page = page_of(unsustained)
+    assert "sustains the load" in page.text
+    assert re.search(r"-\d+%", page.text) is None
+
+
+def test_a_study_without_trials(tmp_path: Path) -> None:
+    """A search that was stopped at once has a page, too."""
+    _, page = page_of(StudyMaker(tmp_path).made())
+    assert "nothing was measured" in page.text
+
+
+def test_no_part_of_a_page_is_left_behind(report: tuple[str, Page], confirmed: Made) -> None:
+    """The page is written as a whole or not at all: no temporary file stays."""
+    assert [path.name for path in confirmed.root.iterdir() if path.name.endswith(".tmp")] == []
