@@ -163,6 +163,8 @@ class Draft:
             return Outcome.INVALID, self._spoilt
         if self._load is None or self._summary is None:
             return Outcome.INTERRUPTED, "ended before the load"
+        if self._load.outcome.stopped is Stopped.INTERRUPTED:
+            return Outcome.INTERRUPTED, "the load process was told to stop from outside"
         if self._cache is not None and self._cache.epoch_reset:
             self._failure = Failure(FailureKind.CRASH, "the engine's counters fell: it restarted under load", None)
             return Outcome.FAILED, self._failure.sentence

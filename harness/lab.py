@@ -56,7 +56,9 @@ class Lab:
         plan_path = self.root / "plans" / f"seed-{plan.seed}.jsonl"
         if not plan_path.exists():
             plan_path.parent.mkdir(parents=True, exist_ok=True)
-            write_plan(plan, plan_path)
+            part = plan_path.with_suffix(".part")  # a cut-off write must not pass for the plan
+            write_plan(plan, part)
+            part.replace(plan_path)
         return LoadJob(
             base_url=base_url,
             api=self.api,
@@ -82,12 +84,12 @@ class Lab:
         return None if isinstance(reading, Unavailable) else reading.free_bytes
 
     def wait_device_memory_back(self, idle_free_bytes: int | None) -> bool | None:
-        """Wait until the devices are as free as before the launch; None without NVML."""
-        if idle_free_bytes is None:
-            return None
+        """Wait until the devices are as free as before the launch; None when one of the two is not known."""
         deadline = time.monotonic() + MEMORY_BACK_LIMIT_S
-        while (free := self.device_free_bytes()) is not None and time.monotonic() < deadline:
+        while idle_free_bytes is not None and (free := self.device_free_bytes()) is not None:
             if free >= idle_free_bytes - DEVICE_MEMORY_SLACK_BYTES:
                 return True
+            if time.monotonic() > deadline:
+                return False
             time.sleep(0.2)
-        return False
+        return None

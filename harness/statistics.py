@@ -15,7 +15,12 @@ import numpy.typing as npt
 from scipy import stats
 
 CONFIDENT_P99_REQUESTS = 500
-"""A P99 from fewer requests rests on the five slowest at most: it is shown with its interval and flagged."""
+"""A P99 from fewer requests rests on the five slowest at most: it is shown with its interval and flagged.
+
+No resample is slower than the slowest request seen, so the interval of a P99 lies too low: simulated loads of 240
+requests have it hold the truth in 63 % of cases, 480 in 74 %, 2,560 in 90 %. The change between two settings has no
+such bias: its interval falsely excludes 0 in 2 % of cases on each side from 480 requests on.
+"""
 CONFIDENCE = 0.95
 RESAMPLES = 999
 

@@ -28,13 +28,14 @@ class StopFlag:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Turn SIGINT, SIGTERM and SIGHUP into requests while the block runs."""
+        """Turn SIGINT, SIGTERM and SIGHUP into requests while the block runs, but for those that `nohup` ignores."""
 
         def handle(_number: int, _frame: FrameType | None) -> None:
             self.request()
 
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, handle) for number in numbers}
+        heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, handle) for number in heeded}
         try:
             yield
         finally:

@@ -23,7 +23,7 @@ from pydantic import Field
 from harness.engine.failure import Blame, Failure
 from harness.engine.process import StopProof
 from harness.engine.setting import Setting
-from harness.errors import StoreError
+from harness.errors import ConfigError, StoreError
 from harness.files import write_atomically
 from harness.load.job import ClientHealth
 from harness.summary import Summary
@@ -143,8 +143,8 @@ def folder_of(root: Path, number: int, purpose: Purpose) -> Path:
 
 def next_number(root: Path) -> int:
     """Return a number that no folder has, of complete trials or of those that a crash cut off."""
-    taken = [int(path.name.split("-")[0]) for path in (root / "trials").glob("[0-9]*-*")]
-    return max(taken, default=-1) + 1
+    names = [path.name.partition("-")[0] for path in (root / "trials").glob("*-*")]
+    return max((int(name) for name in names if name.isdecimal()), default=-1) + 1
 
 
 def write_trial(record: TrialRecord, folder: Path) -> None:
@@ -159,13 +159,16 @@ def read_trial(folder: Path) -> TrialRecord:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = int(data["schema_version"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise StoreError(f"{path}: not a readable trial ({problem}); remove its folder to leave it out") from None
+        raise StoreError(f"{path}: not a readable trial ({problem!r}); remove its folder to leave it out") from None
     if version > SCHEMA_VERSION:
         raise StoreError(f"{path}: written by a newer hicache-tune (format {version}); upgrade to read it")
     while version < SCHEMA_VERSION:
         data = UPGRADES[version](data)
         version += 1
-    return TrialRecord.parse({**data, "schema_version": SCHEMA_VERSION}, where=str(path))
+    try:
+        return TrialRecord.parse({**data, "schema_version": SCHEMA_VERSION}, where=str(path))
+    except ConfigError as problem:
+        raise StoreError(f"{problem}; remove its folder to leave it out") from None
 
 
 def read_trials(root: Path) -> list[TrialRecord]:

@@ -14,10 +14,11 @@ FIRST_GUESS_S = 60.0
 
 def parse_duration(text: str, flag: str) -> float:
     """Read `90s`, `15m`, `2h` or `1h30m` as seconds; raise ConfigError naming the flag."""
-    parts = re.findall(r"([0-9.]+)([smh])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ConfigError(f"{flag} {text}: write a duration such as 90s, 15m, 2h or 1h30m")
-    return sum(float(number) * SECONDS[unit] for number, unit in parts)
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    seconds = sum(float(number) * SECONDS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds == 0:
+        raise ConfigError(f"{flag} {text}: write a duration above zero, such as 90s, 15m, 2h or 1h30m")
+    return seconds
 
 
 @dataclass
@@ -49,14 +50,15 @@ class Budget:
         return self.seconds - (time.monotonic() - self.started)
 
     def allows_search_trial(self, measured: int) -> bool:
-        """Whether another search trial fits beside the confirmation."""
-        return measured < self.trials and self.left_s >= (1 + self.confirm_trials) * self.trial_s
+        """Whether another search trial fits beside the confirmation; the first is tried, a guess is no evidence."""
+        reserve_s = (1 + self.confirm_trials) * self.trial_s if self._durations else 0.0
+        return measured < self.trials and self.left_s > reserve_s
 
     def allows_confirm_trial(self) -> bool:
         """Whether another trial fits at all."""
         return self.left_s >= self.trial_s
 
-    def eta_s(self, measured: int) -> float:
-        """Seconds until the end as things stand."""
-        wanted = (max(0, self.trials - measured) + self.confirm_trials) * self.trial_s
-        return min(wanted, max(0.0, self.left_s))
+    def eta_s(self, measured: int, confirmed: int = 0) -> float:
+        """Seconds until the end as things stand, after so many search and confirmation trials."""
+        trials = max(0, self.trials - measured) + max(0, self.confirm_trials - confirmed)
+        return min(trials * self.trial_s, max(0.0, self.left_s))

@@ -13,7 +13,7 @@ from harness.files import write_atomically
 from scenarios.errors import ConfigError
 from scenarios.model import Api, Scenario, fingerprint
 from scenarios.strict import StrictModel
-from tuning.space import Engine, Space
+from tuning.space import Dimension, Engine, Space
 
 STUDY_FILE = "study.json"
 SCHEMA_VERSION = 1
@@ -59,6 +59,8 @@ class StudyFile(StrictModel):
     search: Search
     environment: Environment
     scenario_fingerprint: str
+    earlier_spaces: tuple[Space, ...] = ()
+    """What was searched before a resume changed the ends of a range; newest last."""
 
     @classmethod
     def of(cls, name: str, search: Search, environment: Environment) -> StudyFile:
@@ -85,6 +87,9 @@ def open_study(root: Path, wanted: StudyFile, *, resume: bool) -> None:
             f"--resume: {root} is another study: {'; '.join(differences)}; measurements under different conditions "
             "are not pooled, so choose another --study name"
         )
+    if stored.search.space != wanted.search.space:
+        earlier = (*stored.earlier_spaces, stored.search.space)
+        write_atomically(path, wanted.model_copy(update={"earlier_spaces": earlier}).model_dump_json(indent=1))
 
 
 def read_study(root: Path) -> StudyFile:
@@ -114,11 +119,20 @@ def _differences(stored: Search, wanted: Search) -> list[str]:
 
 
 def _space_differences(was: Space, now: Space) -> list[str]:
-    """Name the dimensions whose choices differ: Optuna cannot continue over other choices of one name."""
+    """Name the dimensions whose choices differ: Optuna cannot continue over other choices of one name.
+
+    A range of numbers may get other ends; the measurements inside stay as good as they were.
+    """
     old, new = ({d.name: d for d in space.dimensions} for space in (was, now))
     return [
         f"{name}: was {old[name].values_text if name in old else 'not searched'}, "
         f"is {new[name].values_text if name in new else 'not searched'}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if not _continues(old.get(name), new.get(name))
     ]
+
+
+def _continues(was: Dimension | None, now: Dimension | None) -> bool:
+    if was is None or now is None or was.choices or now.choices:
+        return was == now
+    return (was.whole, was.needs_hicache) == (now.whole, now.needs_hicache)

@@ -5,6 +5,7 @@ A constraint is written `METRIC OP LIMIT`, for instance `headroom.host >= 2GiB` 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,10 +33,12 @@ METRICS: dict[str, Metric] = {
 """Each metric of a trial that a constraint may name: seconds, bytes or a share; None when it was not seen."""
 
 UNITS = {
-    "": 1.0, "%": 0.01, "ms": 1e-3, "s": 1.0,
-    "MiB": 2.0**20, "GiB": 2.0**30, "MB": 1e6, "GB": 1e9,
-}  # fmt: skip
-PATTERN = re.compile(r"\s*([a-z0-9._]+)\s*(<=|>=)\s*([0-9.eE+-]*[0-9.])\s*([A-Za-z%]*)\s*")
+    "ttft": {"ms": 1e-3, "s": 1.0},
+    "headroom": {"MiB": 2.0**20, "GiB": 2.0**30, "MB": 1e6, "GB": 1e9},
+    "errors": {"%": 0.01},
+}
+"""Units by the first word of the metric. One must be given: a bare `headroom.host >= 4` would mean 4 bytes."""
+PATTERN = re.compile(r"\s*([A-Za-z0-9._]+)\s*(<=|>=)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)\s*")
 
 LAUNCHED = "launched"
 """The constraint that every setting has: that it starts, stays up and sustains the load."""
@@ -54,14 +57,16 @@ class Constraint:
     def parse(cls, text: str) -> Constraint:
         """Read `METRIC OP LIMIT`; raise ConfigError that names the nearest metric or unit."""
         found = PATTERN.fullmatch(text)
-        if not found:
+        if not found or not math.isfinite(float(found[3])):
             raise ConfigError(f"constraint `{text}`: write METRIC <= LIMIT or METRIC >= LIMIT, as in `errors <= 1%`")
         metric, operator, number, unit = found.groups()
         if metric not in METRICS:
             raise ConfigError(f"constraint `{text}`: unknown metric `{metric}`{nearest(metric, list(METRICS))}")
-        if unit not in UNITS:
-            raise ConfigError(f"constraint `{text}`: unknown unit `{unit}`{nearest(unit, [u for u in UNITS if u])}")
-        return cls(text.strip(), metric, operator == "<=", float(number) * UNITS[unit])
+        units, limit = UNITS[metric.split(".")[0]], float(number)
+        if unit not in units and (unit or limit):
+            fault = f"unknown unit `{unit}` for {metric}" if unit else f"the unit of {metric} is missing"
+            raise ConfigError(f"constraint `{text}`: {fault}{nearest(unit, list(units))}")
+        return cls(text.strip(), metric, operator == "<=", limit * units.get(unit, 1.0))
 
     def violation(self, record: TrialRecord) -> float | None:
         """Return how far the record is beyond the limit, as a share of it; <= 0 keeps to it, None was not seen."""

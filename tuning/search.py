@@ -22,11 +22,18 @@ from scenarios.plan import Plan
 from tuning.budget import Budget
 from tuning.config import Effort
 from tuning.objective import Objective
-from tuning.study import BASELINES, Study
+from tuning.study import BASELINES, Study, stops_the_search
 from tuning.verdict import Verdict, decide
 
 CONFIRM_SEED_OFFSET = 1000
 """Seeds of the confirmation lie far from the search's own, so that its sessions are fresh."""
+
+
+class Measure(Protocol):
+    """Whatever runs one trial: `harness.trial.run_trial`."""
+
+    def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
+        """Measure `setting` once, write its record and return it."""
 
 
 class SearchWatch(Watch, Protocol):
@@ -50,6 +57,7 @@ class Searcher:
     watch: SearchWatch
     make_plan: Callable[[int], Plan]
     seed: int
+    measure: Measure = run_trial
     records: list[TrialRecord] = field(init=False)
     budget: Budget = field(init=False)
     _plans: dict[int, Plan] = field(default_factory=dict)
@@ -63,6 +71,7 @@ class Searcher:
             effort = self.effort
             self.budget = Budget(effort.trials, effort.budget_s, effort.confirm_trials)
             for record in self.records:
+                self.budget.spent(record.duration_s)
                 self._learn_pool(record)
             self._search()
             self._confirm()
@@ -103,10 +112,7 @@ class Searcher:
 
     def _has_confirmed(self, setting: Setting, seed: int) -> bool:
         return any(
-            r.purpose == "confirm"
-            and r.setting.key == setting.key
-            and r.seed == seed
-            and r.outcome is not Outcome.INTERRUPTED
+            r.purpose == "confirm" and r.setting.key == setting.key and r.seed == seed and not _interrupted(r)
             for r in self.records
         )
 
@@ -119,9 +125,10 @@ class Searcher:
 
     def _run(self, purpose: Purpose, setting: Setting, seed: int) -> TrialRecord:
         number = next_number(self.lab.root)
-        searched = self._searched()
-        self.watch.trial_begins(number, purpose, setting, measured=searched, eta_s=self.budget.eta_s(searched))
-        record = run_trial(self.lab, number=number, purpose=purpose, setting=setting, plan=self._plan(seed))
+        searched, confirmed = self._searched(), self._confirmed()
+        eta_s = self.budget.eta_s(searched, confirmed)
+        self.watch.trial_begins(number, purpose, setting, measured=searched, eta_s=eta_s)
+        record = self.measure(self.lab, number=number, purpose=purpose, setting=setting, plan=self._plan(seed))
         self.records.append(record)
         self.budget.spent(record.duration_s)
         self._learn_pool(record)
@@ -134,8 +141,11 @@ class Searcher:
         return self._plans[seed]
 
     def _searched(self) -> int:
-        counted = (Outcome.MEASURED, Outcome.NOT_SUSTAINABLE, Outcome.FAILED)
-        return len({r.setting.key for r in self.records if r.purpose == "search" and r.outcome in counted})
+        """Count the settings that were tried, invalid ones included: they take as long, and must not go on for ever."""
+        return len({r.setting.key for r in self.records if r.purpose == "search" and not _interrupted(r)})
+
+    def _confirmed(self) -> int:
+        return len({(r.setting.key, r.seed) for r in self.records if r.purpose == "confirm" and not _interrupted(r)})
 
     def _best(self) -> TrialRecord | None:
         feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
@@ -149,12 +159,16 @@ class Searcher:
             self.lab.device_pool_bytes = max(pool_bytes, self.lab.device_pool_bytes or 0)
 
     def _check_baseline(self, record: TrialRecord) -> None:
-        """Stop when not even SGLang's defaults start, for a reason that no setting can mend."""
+        """Raise EngineError when the user must mend something first; the engine's last lines say what."""
         failure = record.failure
-        if failure is None or record.summary is not None or failure.blame is Blame.SETTING:
+        if failure is None or not stops_the_search(record):
             return
         last = "\n  ".join(failure.last_lines)
         raise EngineError(f"{failure.sentence}\n  {last}" if last else failure.sentence)
+
+
+def _interrupted(record: TrialRecord) -> bool:
+    return record.outcome is Outcome.INTERRUPTED
 
 
 def _deserves_another_try(record: TrialRecord) -> bool:

@@ -6,6 +6,7 @@ once, so that two proposals which give the same server are recognised as one set
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
 
 import optuna
@@ -48,8 +49,14 @@ class Dimension(StrictModel):
     def values_text(self) -> str:
         """Write the values as the user would."""
         if self.choices:
-            return ",".join(str(choice) for choice in self.choices)
+            words = {True: "on", False: "off"}
+            return ",".join(words[c] if isinstance(c, bool) else str(c) for c in self.choices)
         return f"{self.low:g}:{self.high:g}:{self.step:g}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is a range of whole numbers."""
+        return not self.choices and all(float(x or 0).is_integer() for x in (self.low, self.high, self.step))
 
     def suggest(self, trial: optuna.Trial) -> Choice:
         """Ask Optuna for a value."""
@@ -58,7 +65,7 @@ class Dimension(StrictModel):
             return chosen
         if self.low is None or self.high is None or self.step is None:
             raise ValueError(self.name)
-        if all(float(x).is_integer() for x in (self.low, self.high, self.step)):
+        if self.whole:
             return trial.suggest_int(self.name, int(self.low), int(self.high), step=int(self.step))
         return round(trial.suggest_float(self.name, self.low, self.high, step=self.step), 6)
 
@@ -143,27 +150,39 @@ DEFAULT_RANGES: dict[Engine, Ranges] = {
 
 
 def _numbers(name: str, text: str, *, step: float, needs_hicache: bool = False) -> Dimension:
-    flag = f"--{name.replace('_', '-')}"
+    """Read numbers; a range ends at its last step, so that no value lies outside the grid."""
+    flag, separator = f"--{name.replace('_', '-')}", ":" if ":" in text else ","
     try:
-        parts = [float(part) for part in text.replace(",", ":").split(":")]
+        parts = [_finite(part) for part in text.split(separator)]
     except ValueError:
         raise ConfigError(f"{flag} {text}: not a number; give LOW:HIGH[:STEP], a comma list, or one value") from None
-    if ":" in text and len(parts) in (2, 3):
-        low, high = parts[:2]
-        return Dimension.parse(
-            {
-                "name": name,
-                "low": low,
-                "high": high,
-                "step": (*parts, step)[2],
-                "needs_hicache": needs_hicache,
-            },
-            where=flag,
-        )
-    if ":" in text:
+    if separator == ",":
+        choices = tuple(dict.fromkeys(int(part) if part.is_integer() else part for part in parts))
+        _check_values(name, choices, where=f"{flag} {text}")
+        return Dimension(name=name, choices=choices, needs_hicache=needs_hicache)
+    if len(parts) > 3:
         raise ConfigError(f"{flag} {text}: give LOW:HIGH or LOW:HIGH:STEP")
-    whole = all(part.is_integer() for part in parts)
-    return Dimension(name=name, choices=tuple(int(p) if whole else p for p in parts), needs_hicache=needs_hicache)
+    low, high, step = (*parts, step)[:3]
+    if low <= high and step > 0:
+        high = round(low + math.floor((high - low) / step + 1e-9) * step, 6)
+    found = Dimension.parse(
+        {"name": name, "low": low, "high": high, "step": step, "needs_hicache": needs_hicache}, where=flag
+    )
+    _check_values(name, (low, min(low + step, high), high), where=f"{flag} {text}")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _check_values(name: str, values: tuple[float, ...], *, where: str) -> None:
+    """Raise ConfigError now for a value that no setting can have, not when it is proposed in the middle of a search."""
+    for value in values:
+        Setting.parse({"hicache": True, name: value}, where=where)
 
 
 def _choices(name: str, text: str, valid: tuple[str, ...]) -> tuple[str, ...]:
@@ -171,7 +190,7 @@ def _choices(name: str, text: str, valid: tuple[str, ...]) -> tuple[str, ...]:
     for word in words:
         if word not in valid:
             raise ConfigError(f"--{name.replace('_', '-')}: unknown value `{word}`{nearest(word, list(valid))}")
-    return words
+    return tuple(dict.fromkeys(words))
 
 
 def _transfers(text: str) -> tuple[str, ...]:

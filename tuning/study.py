@@ -17,6 +17,7 @@ from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
+from harness.engine.failure import Blame
 from harness.engine.setting import Setting
 from harness.store import Outcome, TrialRecord
 from tuning.objective import Objective
@@ -65,9 +66,10 @@ class Study:
 
     def propose(self, records: Iterable[TrialRecord]) -> Proposal | None:
         """Propose the next setting: first the baselines, then what Optuna asks for; None when the space is used up."""
-        measured = {record.setting.key: record for record in records if record.outcome is not Outcome.INTERRUPTED}
+        searched = [r for r in records if r.purpose == "search" and r.outcome is not Outcome.INTERRUPTED]
+        measured = {record.setting.key: record for record in searched}
         for baseline in BASELINES:
-            if baseline.key not in measured:
+            if baseline.key not in measured or stops_the_search(measured[baseline.key]):
                 return Proposal(baseline)
         for _ in range(MAX_DUPLICATES):
             trial = self._study.ask()
@@ -94,6 +96,12 @@ class Study:
         for name, violation in self._objective.violations(record).items():
             trial.set_constraint(name, violation)
         self._study.tell(trial, self._objective.value_s(record))
+
+
+def stops_the_search(baseline: TrialRecord) -> bool:
+    """Whether not even SGLang's defaults start, for a reason that no setting can mend: to be mended, then resumed."""
+    failure = baseline.failure
+    return failure is not None and baseline.summary is None and failure.blame is not Blame.SETTING
 
 
 def _sampler(seed: int) -> TPESampler:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from harness.load.record import Status, read_records
 from harness.statistics import Interval, Sessions, relative_change
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.store import REQUESTS_FILE, Outcome, TrialRecord, folder_of
 from harness.summary import ttft_s
 from scenarios.plan import Phase
 from scenarios.strict import StrictModel
@@ -59,6 +59,11 @@ class Candidate(StrictModel):
     ties_with_best: bool = False
     host_pool_tokens: int | None = None
 
+    @property
+    def surely_better(self) -> bool:
+        """Whether the interval of the change from the baseline lies below zero."""
+        return self.against_baseline_high is not None and self.against_baseline_high < 0
+
 
 class Verdict(StrictModel):
     """The answer of a study."""
@@ -79,15 +84,18 @@ class Confirmed:
         self._frames = {r.seed: _counted(root, r) for r in records}
 
     @property
+    def seeds(self) -> frozenset[int]:
+        """The seeds that it was measured on."""
+        return frozenset(self._frames)
+
+    @property
     def sustained(self) -> bool:
         """Whether every one of its trials may be compared."""
         return all(record.usable for record in self.records)
 
-    def sessions(self, seeds: Iterable[int] | None = None) -> Sessions:
+    def sessions(self) -> Sessions:
         """Return the TTFT of its counted requests by session; sessions of different seeds are different ones."""
-        chosen = sorted(self._frames if seeds is None else seeds)
-        frame = pd.concat([self._frames[seed] for seed in chosen], ignore_index=True)
-        return _sessions(frame)
+        return _sessions(pd.concat(self._frames.values(), ignore_index=True))
 
     def change_from(self, other: Confirmed) -> tuple[float, Interval | None] | None:
         """Return this P99 relative to `other`'s over the sessions that both answered; None when there are none."""
@@ -100,25 +108,46 @@ class Confirmed:
 
 
 def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str, objective: Objective) -> Verdict:
-    """Draw the verdict from all records of a study."""
-    feasible = [r for r in records if objective.feasible(r)]
+    """Draw the verdict from all records of a study; those that were cut off or at fault themselves say nothing."""
+    judged = [r for r in records if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)]
+    if not judged:
+        why = next((f": {r.reason}" for r in reversed(records) if r.reason), "")
+        return Verdict(kind=Kind.UNCONFIRMED, sentence=f"nothing was measured{why}; resume with more budget")
+    feasible = [r for r in judged if objective.feasible(r)]
     if not feasible:
-        return Verdict(kind=Kind.NONE_FEASIBLE, sentence=_why_nothing(records, objective))
-    groups: dict[str, list[TrialRecord]] = defaultdict(list)
-    for record in records:
-        if record.purpose == "confirm":
-            groups[record.setting.key].append(record)
-    confirmed = {key: Confirmed(group, root) for key, group in groups.items()}
+        return Verdict(kind=Kind.NONE_FEASIBLE, sentence=_why_nothing(judged, objective))
+    confirmed = _confirmed(judged, root)
     sound = {k: c for k, c in confirmed.items() if c.sustained and all(map(objective.feasible, c.records))}
-    if not sound or len(confirmed) < 2 or baseline_key not in confirmed:
-        best = min(feasible, key=lambda r: r.p99_s)
+    best = min(feasible, key=lambda r: (r.purpose != "search", r.p99_s))
+    if not sound and best.setting.key in confirmed:
+        again = [record for each in confirmed.values() for record in each.records]
+        return Verdict(kind=Kind.NONE_FEASIBLE, sentence=f"{_why_nothing(again, objective)}, when measured again")
+    if not sound or baseline_key not in confirmed or best.setting.key not in confirmed:
         return Verdict(
             kind=Kind.UNCONFIRMED,
             sentence=f"not confirmed: best so far is {best.setting.label} with TTFT P99 {best.p99_s:.3f} s, from one "
             "trial; resume with more budget to prove it",
             launch_command=launch_command(best),
         )
-    return _answer(sound, confirmed[baseline_key])
+    sound = _over_equal_sessions(sound, root)
+    return _answer(sound, sound.get(baseline_key, confirmed[baseline_key]))
+
+
+def _confirmed(judged: Iterable[TrialRecord], root: Path) -> dict[str, Confirmed]:
+    """Group the confirmation by setting; of several trials on one seed the last counts, as it was the second try."""
+    last = {(record.setting.key, record.seed): record for record in judged if record.purpose == "confirm"}
+    groups: dict[str, list[TrialRecord]] = defaultdict(list)
+    for (key, _), record in last.items():
+        groups[key].append(record)
+    return {key: Confirmed(group, root) for key, group in groups.items()}
+
+
+def _over_equal_sessions(sound: dict[str, Confirmed], root: Path) -> dict[str, Confirmed]:
+    """Keep the seeds that all settings were measured on, as far as there are any (design rule 13)."""
+    shared = frozenset.intersection(*(confirmed.seeds for confirmed in sound.values()))
+    if not shared:
+        return sound
+    return {key: Confirmed([r for r in c.records if r.seed in shared], root) for key, c in sound.items()}
 
 
 def launch_command(record: TrialRecord) -> str:
@@ -133,17 +162,20 @@ def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:
     p99s = {key: confirmed.sessions().quantile(0.99) for key, confirmed in sound.items()}
     best = sound[min(p99s, key=p99s.__getitem__)]
     tied = {key for key, confirmed in sound.items() if confirmed is best or _ties(confirmed, best)}
-    winner = min((sound[key] for key in tied), key=lambda c: (_host_pool(c), p99s[c.setting.key]))
-    candidates = [_candidate(c, baseline, ties=key in tied) for key, c in sound.items()]
-    candidates.sort(key=lambda candidate: candidate.p99_s)
-    chosen = next(c for c in candidates if c.key == winner.setting.key)
-    kind, sentence = _words(chosen, winner, baseline, [c for c in candidates if c.ties_with_best and c is not chosen])
+    candidates = {key: _candidate(c, baseline, ties=key in tied) for key, c in sound.items()}
+    # The least host memory of those that tie, but a tie with the best is no proof against the baseline.
+    proven = {key for key in tied if sound[key] is baseline or candidates[key].surely_better}
+    eligible = proven if candidates[best.setting.key].surely_better else tied
+    winner = min((sound[key] for key in eligible), key=lambda c: (_host_pool(c), p99s[c.setting.key]))
+    chosen = candidates[winner.setting.key]
+    ordered = sorted(candidates.values(), key=lambda candidate: candidate.p99_s)
+    kind, sentence = _words(chosen, winner, baseline, [c for c in ordered if c.ties_with_best and c is not chosen])
     return Verdict(
         kind=kind,
         sentence=sentence,
         winner=chosen,
         launch_command=launch_command(winner.records[0]),
-        candidates=tuple(candidates),
+        candidates=tuple(ordered),
     )
 
 
@@ -164,7 +196,7 @@ def _words(
             f"{chosen.label} sustains the load with {p99}; HiCache off at SGLang's defaults does not ({reason}){ties}",
         )
     low, high, change = chosen.against_baseline_low, chosen.against_baseline_high, chosen.against_baseline
-    if change is None or low is None or high is None or high >= 0:
+    if change is None or low is None or high is None or not chosen.surely_better:
         return (
             Kind.NO_HELP,
             f"no setting is surely better than HiCache off at SGLang's defaults; {chosen.label} gives {p99}",
@@ -238,8 +270,6 @@ def _bracket(low: float | None, high: float | None, unit: str) -> str:
 
 
 def _why_nothing(records: Sequence[TrialRecord], objective: Objective) -> str:
-    if not records:
-        return "nothing was measured"
     broken: dict[str, int] = defaultdict(int)
     for record in records:
         for name in objective.broken(record):

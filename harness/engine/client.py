@@ -77,7 +77,7 @@ class EngineClient:
         """
         deadline = time.monotonic() + limit_s
         tries = 1
-        while not self._succeeds("POST", "/flush_cache"):
+        while self._request("POST", "/flush_cache").status_code != httpx.codes.OK:
             if time.monotonic() > deadline:
                 said = f"/flush_cache was refused for {limit_s:g} s; the trial would start warm, so it was not measured"
                 raise EngineLost(Failure(FailureKind.FLUSH_FAILED, said, None))
@@ -86,13 +86,20 @@ class EngineClient:
         return tries
 
     def _get(self, path: str) -> httpx.Response:
-        try:
-            return self._http.get(path).raise_for_status()
-        except httpx.HTTPError as problem:
-            raise EngineUnreachable(f"the engine at {self.base_url} did not answer {path}: {problem}") from None
+        response = self._request("GET", path)
+        if response.status_code != httpx.codes.OK:
+            raise EngineUnreachable(f"the engine at {self.base_url} answered {path} with {response.status_code}")
+        return response
 
     def _succeeds(self, method: str, path: str, **arguments: Any) -> bool:
         try:
-            return self._http.request(method, path, **arguments).status_code == httpx.codes.OK
-        except httpx.HTTPError:
+            return self._request(method, path, **arguments).status_code == httpx.codes.OK
+        except EngineUnreachable:
             return False
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **arguments)
+        except httpx.HTTPError as problem:
+            said = str(problem) or type(problem).__name__
+            raise EngineUnreachable(f"the engine at {self.base_url} did not answer {path}: {said}") from None

@@ -50,11 +50,13 @@ class Rule:
     advice: str
 
 
+# Patterns of whole lines start with ^: an open start would make the search quadratic in the length of a line,
+# and SGLang prints its arguments as one line of 13,000 characters.
 # The first match wins: a specific text stands before the general one that follows it in the same log.
 RULES: Sequence[Rule] = (
     Rule(
         FailureKind.BAD_FLAG,
-        r".*error: (?:argument |unrecognized arguments|ambiguous option|the following arguments).*",
+        r"^.*error: (?:argument |unrecognized arguments|ambiguous option|the following arguments).*",
         Blame.USER,
         "correct the flag for this SGLang version",
     ),
@@ -79,23 +81,23 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         FailureKind.PORT_IN_USE,
-        r".*address already in use.*|.*port at \d+ is not available.*",
+        r"^.*(?:address already in use|port at \d+ is not available).*",
         Blame.MACHINE,
         "another port; nothing that holds this one was touched",
     ),
     Rule(
         FailureKind.MODEL_MISSING,
-        r".*is not a local folder and is not a valid model identifier.*|.*Repo id must be in the form.*"
-        r"|.*(?:Can't load|Cannot find|Unrecognized model in) .*(?:config|model).*|.*LocalEntryNotFoundError.*"
-        r"|.*does not appear to have a file named config\.json.*",
+        r"^.*(?:is not a local folder and is not a valid model identifier|Repo id must be in the form"
+        r"|Can't load (?:the configuration|tokenizer)|Unrecognized model in|LocalEntryNotFoundError|gated repo"
+        r"|Cannot find (?:any model weights|model module)|does not appear to have a file named config\.json).*",
         Blame.USER,
         "check --model: a folder with config.json, or a hub name that this machine can reach",
     ),
-    Rule(FailureKind.HANG, r".*[Ww]atchdog timeout.*", Blame.MACHINE, "see the engine's log for the last batch"),
-    Rule(FailureKind.NCCL, r".*NCCL (?:error|failure|WARN).*", Blame.MACHINE, "check the GPUs' interconnect"),
+    Rule(FailureKind.HANG, r"^.*[Ww]atchdog timeout.*", Blame.MACHINE, "see the engine's log for the last batch"),
+    Rule(FailureKind.NCCL, r"^.*NCCL (?:error|failure|WARN).*", Blame.MACHINE, "check the GPUs' interconnect"),
     Rule(
         FailureKind.HOST_OOM_KILLED,
-        r".*exit code: -9\)?.*|.*Killed process.*",
+        r"^.*(?:\(exit code: -9\)|crashed with exit code -9).*",
         Blame.SETTING,
         "a smaller host pool: the system ran out of memory",
     ),
@@ -160,9 +162,11 @@ def classify(log_text: str, exit_code: int | None, *, under_load: bool = False, 
 
     `otherwise` is what was seen from outside, for a log that says nothing.
     """
-    said_by = {rule.kind: found.group(0).strip() for rule in RULES if (found := re.search(rule.pattern, log_text))}
-    kind = next(iter(said_by), FailureKind.CRASH)
-    said = said_by.get(kind, otherwise)
+    kind, said = FailureKind.CRASH, otherwise
+    for rule in RULES:
+        if found := re.search(rule.pattern, log_text, re.MULTILINE):
+            kind, said = rule.kind, found.group(0).strip()
+            break
     if kind is FailureKind.GPU_OOM_AT_START and under_load:
         kind = FailureKind.GPU_OOM_UNDER_LOAD
     return Failure(kind, said[:500], exit_code, last_lines(log_text))

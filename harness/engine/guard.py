@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent_pid):  # the parent died before the request took effect
         sys.exit("the harness is gone; nothing was launched")
-    os.execv(command[0], command)  # noqa: S606 - an argv list without a shell is the point
+    os.execvp(command[0], command)  # noqa: S606 - an argv list without a shell is the point
 
 
 if __name__ == "__main__":

@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
 from harness.files import write_atomically
+
+KILL_S = 60.0
+"""A killed process lives on while the kernel unpins its host pool, which takes tens of seconds for a large one."""
 
 
 @dataclass(frozen=True)
@@ -24,76 +27,83 @@ class Owned:
 
     pid: int
     started: float
-    """Seconds since the epoch, as psutil gives them."""
+    """Seconds since boot; seconds since the epoch would change whenever somebody sets the clock."""
+    boot: str
+    """The boot since which they are counted: pids come again after the next one."""
 
     @classmethod
     def of(cls, pid: int) -> Owned:
         """Record the process `pid`, which must be alive and ours."""
-        return cls(pid, psutil.Process(pid).create_time())
+        return cls(pid, _started(pid), _boot())
 
     def members(self) -> list[psutil.Process]:
         """List the living processes of this session, leader first; zombies hold nothing and do not count.
 
         A member is younger than the leader: an older process with this session id means that the pid was reused.
         """
+        if self.boot != _boot():
+            return []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if Owned.of(self.pid) != self:
+                return []  # the pid belongs to a later, foreign process
         found = []
-        for process in psutil.process_iter():
+        for pid in psutil.pids():
             with contextlib.suppress(psutil.Error, OSError):
-                same_session = os.getsid(process.pid) == self.pid
-                if same_session and process.create_time() >= self.started - 0.01 and not _is_zombie(process):
+                if self._has(pid) and _started(pid) >= self.started and not _is_zombie(process := psutil.Process(pid)):
                     found.append(process)
-        if any(p.pid == self.pid and abs(p.create_time() - self.started) > 0.01 for p in found):
-            return []  # the pid belongs to a later, foreign session leader
         return sorted(found, key=lambda process: process.pid != self.pid)
+
+    def reap(self) -> None:
+        """Collect ended members that the kernel handed to us (`process.adopt_orphans`); the leader is its Popen's."""
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error, OSError):
+                if child.pid != self.pid and self._has(child.pid) and _is_zombie(child):
+                    os.waitpid(child.pid, os.WNOHANG)
+
+    def _has(self, pid: int) -> bool:
+        return os.getsid(pid) == self.pid
+
+
+def _started(pid: int) -> float:
+    # psutil adds the time of boot, which it reads from the clock. The kernel counts in hundredths.
+    return round(psutil.Process(pid).create_time() - psutil.boot_time(), 2)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _is_zombie(process: psutil.Process) -> bool:
     return process.status() == psutil.STATUS_ZOMBIE
 
 
-def end(owned: Owned, *, term_s: float, kill_s: float = 10.0) -> int:
-    """End the session: SIGTERM to its leader, then SIGKILL to whatever is left. Return how many had to be killed."""
-    leader = [p for p in owned.members() if p.pid == owned.pid]
+def end(owned: Owned, *, term_s: float, kill_s: float = KILL_S, must_hurry: Callable[[], bool] = lambda: False) -> int:
+    """End the session: SIGTERM to its leader, then SIGKILL to whatever is left. Return how many had to be killed.
+
+    It is left `term_s` to end by itself, or less once `must_hurry`.
+    """
+    leader = [process for process in owned.members() if process.pid == owned.pid]
     for process in leader:
         with contextlib.suppress(psutil.Error):
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
     if leader:
-        _wait_gone(owned, term_s)
-    killed = 0
+        _wait_gone(owned, term_s, must_hurry)
+    killed = set()
     deadline = time.monotonic() + kill_s
     while (rest := owned.members()) and time.monotonic() < deadline:
         for process in rest:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-                killed += 1
+                killed.add(process.pid)
         _wait_gone(owned, 0.5)
-    return killed
+    owned.reap()
+    return len(killed)
 
 
-def _wait_gone(owned: Owned, limit_s: float) -> None:
+def _wait_gone(owned: Owned, limit_s: float, must_hurry: Callable[[], bool] = lambda: False) -> None:
     deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        reap_children()
-        if not owned.members():
-            return
+    while owned.members() and time.monotonic() < deadline and not must_hurry():
         time.sleep(0.05)
-
-
-def reap_children() -> None:
-    """Collect ended grandchildren that the kernel handed to us (see `process.adopt_orphans`)."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error, ChildProcessError):
-            if child.status() == psutil.STATUS_ZOMBIE and child.pid not in _awaited:
-                os.waitpid(child.pid, os.WNOHANG)
-
-
-_awaited: set[int] = set()
-"""Children with a Popen of their own: only that may wait for them."""
-
-
-def awaited(pid: int) -> None:
-    """Leave the reaping of `pid` to its Popen."""
-    _awaited.add(pid)
 
 
 class Ledger:
@@ -117,7 +127,7 @@ class Ledger:
         except (FileNotFoundError, ValueError, TypeError):
             return 0
         found = len(owned.members())
-        if found:
-            end(owned, term_s=term_s)
-        self.clear()
+        end(owned, term_s=term_s)
+        if not owned.members():
+            self.clear()
         return found

@@ -70,11 +70,11 @@ def kv_bytes_per_token(config: dict[str, Any], dtype: str | None = None) -> int 
         kv_heads = config.get("num_key_value_heads") or heads
         layers = config["num_hidden_layers"]
         width = DTYPE_BYTES[dtype or config.get("torch_dtype") or config["dtype"]]
-    except (KeyError, TypeError):
+        if "kv_lora_rank" in config:  # MLA keeps a latent instead of heads
+            return int(layers * (config["kv_lora_rank"] + config["qk_rope_head_dim"]) * width)
+        return int(2 * layers * kv_heads * head_dim * width)
+    except (KeyError, TypeError, ZeroDivisionError):
         return None
-    if "kv_lora_rank" in config:  # MLA keeps a latent instead of heads
-        return int(layers * (config["kv_lora_rank"] + config["qk_rope_head_dim"]) * width)
-    return int(2 * layers * kv_heads * head_dim * width)
 
 
 def check_model(model: str) -> None:
@@ -96,7 +96,9 @@ def read_model_config(model: str) -> dict[str, Any]:
     path = Path(model).expanduser() / "config.json"
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError as problem:
-        raise ConfigError(f"{path}: not valid JSON ({problem}); mend or download it again") from None
+    except OSError as problem:
+        raise ConfigError(f"{path}: cannot be read ({problem.strerror}); allow it or choose another --model") from None
+    except (ValueError, TypeError) as problem:
+        raise ConfigError(f"{path}: not a JSON object ({problem}); mend or download it again") from None

@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
+import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from harness.engine import guard as guard_program
-from harness.engine import ledger
+from harness.engine import guard, ledger
 from harness.engine.ledger import Ledger, Owned
 from harness.errors import EngineMissing
 
 PR_SET_CHILD_SUBREAPER = 36
+PORTS = range(20_000, 32_768)
+"""Below those that the kernel gives to clients (`net.ipv4.ip_local_port_range`), so that none of them takes it."""
+GRPC_OFFSET = 10_000
+"""SGLang derives its gRPC port so, and refuses to start when that is no port."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +60,27 @@ class EngineProcess:
         cls, argv: Sequence[str], *, env: dict[str, str], port: int, log_path: Path, book: Ledger
     ) -> EngineProcess:
         """Start `argv` with its output in `log_path`; the ledger knows it before this returns."""
+        if shutil.which(argv[0]) is None:
+            raise EngineMissing(f"{argv[0]}: no such program; name a Python that has SGLang with --engine-python")
         adopt_orphans()
-        guard = [sys.executable, "-I", guard_program.__file__, str(os.getpid())]
+        # Isolated (-I): what the engine's environment says to Python is not for the guard.
+        guarded = [sys.executable, "-I", guard.__file__, str(os.getpid()), *argv]
         with log_path.open("wb") as log:
-            try:
-                popen = subprocess.Popen(
-                    [*guard, *argv],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **env},
-                    start_new_session=True,
-                )
-            except OSError as problem:
-                raise EngineMissing(f"{argv[0]}: cannot be started ({problem.strerror})") from None
-        ledger.awaited(popen.pid)
-        owned = Owned.of(popen.pid)
-        book.record(owned)
+            popen = subprocess.Popen(
+                guarded,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env},
+                start_new_session=True,
+            )
+        try:
+            owned = Owned.of(popen.pid)
+            book.record(owned)
+        except BaseException:
+            popen.kill()
+            popen.wait()
+            raise
         return cls(popen, owned, port, log_path, book)
 
     @property
@@ -88,16 +97,31 @@ class EngineProcess:
         """List the living processes of the engine."""
         return [process.pid for process in self.owned.members()]
 
-    def pin(self, cpus: Sequence[int]) -> None:
-        """Keep every thread of the engine on `cpus`; threads made later inherit it."""
+    def listens(self) -> bool:
+        """Whether the engine itself listens on its port: what answers there may be somebody else's server."""
         for process in self.owned.members():
-            with contextlib.suppress(psutil.Error, OSError):
-                for thread in process.threads():
-                    os.sched_setaffinity(thread.id, cpus)
+            with contextlib.suppress(psutil.Error):
+                sockets = process.net_connections("tcp")
+                if any(s.status == psutil.CONN_LISTEN and s.laddr.port == self.port for s in sockets):
+                    return True
+        return False
 
-    def stop(self, *, term_s: float = 30.0) -> StopProof:
-        """End every process of the engine, wait until its port is free, and say what was seen."""
-        killed = ledger.end(self.owned, term_s=term_s)
+    def pin(self, cpus: Sequence[int]) -> None:
+        """Keep every thread of the engine on `cpus`, if there are any; threads made later inherit it."""
+        if not cpus:
+            return
+        for process in self.owned.members():
+            with contextlib.suppress(psutil.Error):
+                for thread in process.threads():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.sched_setaffinity(thread.id, cpus)
+
+    def stop(self, *, term_s: float = 30.0, must_hurry: Callable[[], bool] = lambda: False) -> StopProof:
+        """End every process of the engine, wait until its port is free, and say what was seen.
+
+        It is left `term_s` to end by itself, or less once `must_hurry`.
+        """
+        killed = ledger.end(self.owned, term_s=term_s, must_hurry=must_hurry)
         exit_code = self._popen.wait(timeout=10) if not self.owned.members() else self.exit_code
         proof = StopProof(exit_code, killed, len(self.owned.members()), wait_port_free(self.port, limit_s=10.0))
         if proof.left == 0:
@@ -132,7 +156,10 @@ def wait_port_free(port: int, *, limit_s: float) -> bool:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Pick a port that is free now, outside of what SGLang derives from it (nccl, zmq: port + small offsets)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """Pick a port that is free now, and so is the one that SGLang derives from it."""
+    for port in random.SystemRandom().sample(PORTS, k=len(PORTS)):
+        if port_is_free(port, host) and port_is_free(port + GRPC_OFFSET, host):
+            return port
+    raise EngineMissing(
+        f"{host}: no port of {PORTS.start}-{PORTS.stop - 1} can be bound; is this an address of this machine?"
+    )

@@ -73,7 +73,7 @@ def wait_ready(
             spent[phase.value] = round(now - entered, 3)
             phase, entered = reached, now
             on_phase(phase)
-        if phase is LaunchPhase.UP and client.healthy() and client.generates() and engine.exit_code is None:
+        if phase is LaunchPhase.UP and engine.listens() and client.healthy() and client.generates():
             spent[phase.value] = round(time.monotonic() - entered, 3)
             return spent
         if now - entered > limits.phase_s or now - started > limits.total_s:

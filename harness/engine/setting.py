@@ -52,9 +52,9 @@ class Setting(StrictModel):
     def canonical(self) -> Self:
         """Return the setting that SGLang would really run: equal servers give equal settings."""
         if not self.hicache:
-            return self.model_copy(
-                update={name: None for name in type(self).model_fields if name.startswith("hicache_")}
-            )
+            unused = {name: None for name in type(self).model_fields if name.startswith("hicache_")}
+            extra = {name: value for name, value in self.extra.items() if not name.startswith("hicache-")}
+            return self.model_copy(update={**unused, "extra": extra})
         ratio = self.hicache_ratio
         if ratio is None and self.hicache_size is None:
             ratio = DEFAULT_RATIO
@@ -88,8 +88,8 @@ class Setting(StrictModel):
 
     @property
     def key(self) -> str:
-        """Identify the canonical setting by 12 hexadecimal digits."""
-        text = json.dumps(self.canonical().model_dump(), sort_keys=True)
+        """Identify the canonical setting by 12 hexadecimal digits: equal flags give equal keys."""
+        text = json.dumps(list(self.canonical().flags()))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -102,7 +102,7 @@ class Setting(StrictModel):
             if self.hicache_write_policy:
                 words.append(self.hicache_write_policy)
             if self.hicache_io_backend or self.hicache_mem_layout:
-                words.append(f"{self.hicache_io_backend or 'kernel'}/{self.hicache_mem_layout or 'page_first'}")
+                words.append("/".join(canonical_transfer(self.hicache_io_backend, self.hicache_mem_layout)))
         else:
             words.append("HiCache off")
         if self.mem_fraction_static is not None:

@@ -13,6 +13,7 @@ from harness.errors import EngineMissing
 
 MEASURING_FLAGS = ("--enable-metrics", "--enable-cache-report")
 """Without these the engine says nothing of its caches."""
+ASK_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,13 @@ def find_local_engine(python: Path | None = None) -> tuple[Path, str]:
     interpreter = python or Path(sys.executable)
     question = "import importlib.metadata as m; print(m.version('sglang'))"
     try:
-        answer = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, timeout=ASK_S)
     except OSError as problem:
         raise EngineMissing(
             f"--engine-python {interpreter}: {problem.strerror}; name a Python that has SGLang"
         ) from None
+    except subprocess.TimeoutExpired:
+        raise EngineMissing(f"--engine-python {interpreter}: no answer within {ASK_S:g} s; is it a Python?") from None
     if answer.returncode != 0:
         raise EngineMissing(
             f"SGLang is not installed for {interpreter}; install `hicache-tune[sglang]` on the GPU host, name another "

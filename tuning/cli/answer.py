@@ -33,7 +33,7 @@ def print_answer(
     result = study_result(root, study, records, verdict, objective).model_dump_json(indent=1)
     write_atomically(root / RESULT_FILE, result + "\n")
     page = write_report(root, study, records, verdict, objective)
-    console.print(trials_table(records, objective, verdict))
+    console.print(trials_table(records, objective, verdict, width=console.width))
     if verdict.candidates:
         console.print(candidates_table(verdict))
     console.print(f"\n[bold]{escape(verdict.sentence)}[/]")

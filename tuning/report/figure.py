@@ -9,6 +9,8 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 OFF, ON, BEST, DROPPED = "#8b93a1", "#d98a29", "#2f7fd6", "#c8553d"
 """HiCache off, on at defaults, the winner, and what may not win: apart for the colour-blind, on light and dark."""
 STORAGE = "#7a5aa6"
@@ -41,6 +43,11 @@ def finished(title: str, caption: str, figure: Any, *, height: int = 400) -> Plo
 def left_out(title: str, why: str) -> Plot:
     """Say in one line why there is no figure."""
     return Plot(title, "", None, why)
+
+
+def script_json(text: str) -> Markup:
+    """Make JSON safe inside a script element, which ends at the first `</script` whatever stands around it."""
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - escaped
 
 
 def escaped(text: str) -> str:

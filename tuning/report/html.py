@@ -18,6 +18,7 @@ from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import words
 from tuning.report.data import leader, study_result
+from tuning.report.figure import script_json
 from tuning.report.played import played, samples
 from tuning.report.plots import all_plots
 from tuning.report.table import against_baseline, standing
@@ -66,14 +67,9 @@ def _templates() -> Environment:
     )
     for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration):
         templates.filters[write.__name__] = write
-    templates.filters["script_json"] = _script_json
+    templates.filters["script_json"] = script_json
     templates.globals |= {"against_baseline": against_baseline, "standing": standing}
     return templates
-
-
-def _script_json(text: str) -> Markup:
-    """Make JSON safe inside a script element, which ends at the first `</script` whatever stands around it."""
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def _plotly_js() -> Markup:

@@ -103,14 +103,14 @@ def _columns(*, wide: bool) -> tuple[_Column, ...]:
     gap, slash = (" ", " / ") if wide else ("\n", "\n")
     return (
         _Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
-        _Column("setting", lambda row: row.label, justify="left", min_width=19),
+        _Column("setting", lambda row: row.label, justify="left", min_width=16),
         _Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
         _Column(f"P99{gap}[95 %]", lambda row: _p99(row, gap)),
         _Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
         _Column("reloaded\ntokens", lambda row: words.count(row.reload_tokens), from_width=112),
         _Column(f"GiB free{gap}host/dev", lambda row: "/".join(_headroom(row)), from_width=90),
         _Column(f"errors{slash}took", lambda row: slash.join(_errors(row)), from_width=100),
-        _Column("outcome", _outcome, justify="left", min_width=14),
+        _Column("outcome", _outcome, justify="left", min_width=13),
     )
 
 

@@ -52,7 +52,7 @@ def gib(value_bytes: int | None) -> str:
 def duration(value_s: float) -> str:
     """Write how long something took."""
     whole = round(value_s)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole} s" if whole < 1000 else f"{whole / 60:.0f} min"
 
 
 def listing(numbers: list[int]) -> str:

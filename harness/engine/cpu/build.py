@@ -25,7 +25,7 @@ from harness.engine.cpu.pip import Report, run_pip
 from harness.errors import InstallError
 
 NEEDED_BYTES = 3_000_000_000
-"""Free disk: 1.2 GB unpacked, and as much again for pip's downloads and cache with room to spare."""
+"""Free disk: 1.4 GB unpacked, and as much again for pip's downloads and cache with room to spare."""
 
 
 def package_count() -> int:
@@ -43,8 +43,7 @@ def install_packages(home: Path, wheel_index: str | None, report: Report) -> Non
         raise InstallError(
             f"cannot make a virtual environment in {home}; on Debian install python3.11-venv ({_last(made)})"
         )
-    # Bytecode is left to the imports: most of what is unpacked is never imported.
-    options = ["--no-deps", "--no-compile", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
+    options = ["--no-deps", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     argv = [str(python_of(home)), "-m", "pip", "install", *options, *index_options(wheel_index)]
     argv += ["-r", str(REQUIREMENTS)]
     run_pip(argv, env=_clean_environment(), log_path=home / "pip.log", report=report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from html.parser import HTMLParser
@@ -108,15 +109,26 @@ def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
 def test_figures_of_every_plot_are_there(report: tuple[str, Page]) -> None:
     """All six plots of a full study have their figure."""
     text, _ = report
-    assert text.count('<script type="application/json">') == 6
+    figures = re.findall(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
+    assert len(figures) == 6
+    assert all("data" in json.loads(figure) for figure in figures)
+    assert not any("<" in figure for figure in figures), "a script element ends at the first </script"
     assert "No plot" not in text
 
 
 def test_rules_and_remarks_are_told(report: tuple[str, Page]) -> None:
     """How it was measured and what to doubt stand on the page."""
     _, page = report
-    for words in ("resample whole sessions", "fresh seeds", "steady window", "nothing is claimed on transfer cost",
-                  "0.5 GB/s on purpose", "--page-size 64 where 32 was asked for", "Fewer than 500 requests"):  # fmt: skip
+    told = (
+        "resample whole sessions",
+        "fresh seeds",
+        "steady window",
+        "nothing is claimed on transfer cost",
+        "0.5 GB/s on purpose",
+        "--page-size 64 where 32 was asked for",
+        "Fewer than 500 requests",
+    )
+    for words in told:
         assert words in page.text
 
 

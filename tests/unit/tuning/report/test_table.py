@@ -34,9 +34,8 @@ def test_it_fits(confirmed: Made, width: int) -> None:
     table = trials_table(confirmed.records, confirmed.objective, confirmed.verdict, width=width)
     text = shown(table, width)
     assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text
-    assert "winner" in text
-    assert "0.856*" in text
+    for word in ("winner", "0.856*", "[0.677, 0.887]", "bottleneck", "sustainable:", "unanswered", "host_memory"):
+        assert word in text
 
 
 def test_a_hundred_columns_show_every_group_of_figures(confirmed: Made) -> None:
@@ -63,7 +62,7 @@ def test_infeasible_trials_stand_below_with_their_reason(confirmed: Made) -> Non
     text = shown(trials_table(confirmed.records, confirmed.objective, confirmed.verdict, width=170), 170)
     assert text.index("HiCache 400 GB") > text.rindex("winner")
     assert "failed: host_memory" in text
-    assert "breaks `headroom.host >=" in flat(text)
+    assert "measured: breaks" in text
 
 
 def test_the_footnote_explains_the_flag(confirmed: Made, infeasible: Made) -> None:

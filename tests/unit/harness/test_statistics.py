@@ -1,0 +1,156 @@
+"""Quantiles of raw records, and intervals that resample sessions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.statistics import CONFIDENCE, Floats, Interval, Sessions, quantile, relative_change
+from tests.support.recordings import case_folder, expected
+
+QS = (0.5, 0.9, 0.99)
+SAMPLES = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=60)
+
+
+def make_sessions(rng: np.random.Generator, count: int, turns: int, *, effect_s: Floats | None = None) -> Sessions:
+    """Make `count` sessions whose turns share the luck of their session."""
+    effects = rng.normal(0, 1, count) if effect_s is None else effect_s
+    values = (effects[:, None] + rng.normal(0, 0.5, (count, turns))).ravel()
+    return Sessions(10 + values, np.repeat(np.arange(count), turns).astype(object))
+
+
+@given(SAMPLES)
+def test_quantiles_lie_in_order_between_the_extremes(values: list[float]) -> None:
+    """min <= p50 <= p90 <= p99 <= max holds for every sample (case 15)."""
+    sample = np.array(values)
+    ladder = [sample.min(), *(quantile(sample, q) for q in QS), sample.max()]
+    assert ladder == sorted(ladder)
+
+
+def test_case_15_no_p99_beyond_the_largest_sample() -> None:
+    """One sample is its own P99, and the P99 of two lies between them (case 15)."""
+    samples, wanted = json.loads((case_folder(15) / "ttft_ms.json").read_text()), expected(15)
+    assert quantile(np.array(samples["one"]), 0.99) == wanted["one"]["p99"]
+    two = quantile(np.array(samples["two"]), 0.99)
+    assert wanted["two"]["p99_min"] <= two <= wanted["two"]["p99_max"]
+
+
+def test_case_49_raw_samples_tell_settings_apart_that_rounding_makes_equal() -> None:
+    """The P99s of A and B differ and do not pass A's maximum, though Locust rounds both to 8300 (case 49)."""
+    samples, wanted = json.loads((case_folder(49) / "samples_ms.json").read_text()), expected(49)
+    a, b = (quantile(np.array(samples[name], dtype=float), 0.99) for name in ("A", "B"))
+    assert a <= wanted["a_p99_at_most"]
+    assert (a != b) is wanted["a_vs_b_differ"]
+
+
+@given(SAMPLES, st.floats(0, 1))
+def test_a_resample_that_draws_each_session_once_is_the_plain_quantile(values: list[float], q: float) -> None:
+    """Weights of one change nothing."""
+    sessions = Sessions(np.array(values), np.arange(len(values)).astype(object))
+    once = np.ones(len(values), dtype=np.int64)
+    assert sessions.quantile(q, once) == pytest.approx(float(np.quantile(values, q)), rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 1e4), st.integers(0, 4)), min_size=5, max_size=60), st.data())
+def test_a_weighted_resample_is_the_quantile_of_the_repeated_values(
+    rows: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    """Drawing a session k times gives numpy's quantile of the array that holds its values k times."""
+    values, names = np.array([value for value, _ in rows]), np.array([f"s{name}" for _, name in rows], dtype=object)
+    sessions = Sessions(values, names)
+    count = len(sessions.names)
+    drawn = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count).filter(any))
+    times = dict(zip(sessions.names, drawn, strict=True))
+    repeated = np.repeat(values, [times[name] for name in names])
+    for q in QS:
+        found = sessions.quantile(q, np.array(drawn, dtype=np.int64))
+        assert found == pytest.approx(float(np.quantile(repeated, q)), rel=1e-12)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """Over 120 simulated loads the median's 95 % interval holds the true median as often as the binomial law allows."""
+    loads, rng = 120, np.random.default_rng(7)
+    covered = 0
+    for _ in range(loads):
+        interval = make_sessions(rng, 60, 6).interval(0.5)
+        assert interval is not None
+        covered += 10.0 in interval
+    low, high = stats.binom.interval(0.999, loads, CONFIDENCE)
+    assert low <= covered <= high
+
+
+def test_two_loads_of_one_setting_are_rarely_called_different() -> None:
+    """The P99's change between equal settings excludes zero no more often than the binomial law allows."""
+    loads, rng = 60, np.random.default_rng(2)
+    wrong = 0
+    for _ in range(loads):
+        effects = rng.normal(0, 1, 80)
+        one, other = (make_sessions(rng, 80, 6, effect_s=effects) for _ in range(2))
+        _, interval = relative_change(one, other, 0.99)
+        assert interval is not None
+        wrong += 0.0 not in interval
+    assert wrong <= stats.binom.ppf(0.999, loads, 1 - CONFIDENCE)
+
+
+def test_requests_that_share_their_session_give_a_wider_interval() -> None:
+    """As many requests say less when they share the luck of their sessions, and the interval shows it."""
+    honest = make_sessions(np.random.default_rng(1), 40, 8).interval(0.5)
+    narrow = make_sessions(np.random.default_rng(1), 320, 1).interval(0.5)
+    assert honest is not None
+    assert narrow is not None
+    assert honest.high - honest.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_one_session_has_no_interval() -> None:
+    """A single session says nothing of the spread between sessions."""
+    assert Sessions(np.array([1.0, 2.0]), np.array(["a", "a"], dtype=object)).interval(0.99) is None
+
+
+def test_equal_values_give_an_interval_without_width() -> None:
+    """A constant sample is no error and no warning."""
+    sessions = Sessions(np.full(6, 2.0), np.array(list("aabbcc"), dtype=object))
+    assert sessions.interval(0.99) == Interval(2.0, 2.0)
+
+
+def test_equal_seeds_give_equal_intervals() -> None:
+    """A report that is drawn again shows the same figures."""
+    sessions = make_sessions(np.random.default_rng(3), 20, 4)
+    assert sessions.interval(0.99) == sessions.interval(0.99)
+
+
+def test_a_faster_candidate_has_a_negative_change() -> None:
+    """Halving every value is -50 %, and doubling it +100 %, whatever is resampled."""
+    values, names = np.arange(1.0, 41.0), np.repeat(np.arange(10), 4).astype(object)
+    half, whole = Sessions(values / 2, names), Sessions(values, names)
+    faster, interval = relative_change(whole, half, 0.99)
+    assert faster == pytest.approx(-0.5)
+    assert interval is not None
+    assert interval.low == pytest.approx(-0.5)
+    assert interval.high == pytest.approx(-0.5)
+    assert relative_change(half, whole, 0.99)[0] == pytest.approx(1.0)
+
+
+def test_a_change_over_unequal_sessions_is_refused() -> None:
+    """Sides that did not play the same sessions are not compared (design rule 13)."""
+    values = np.array([1.0, 2.0])
+    mine, theirs = (Sessions(values, np.array(names, dtype=object)) for names in (("a", "b"), ("a", "c")))
+    with pytest.raises(ValueError, match="did not play the same sessions"):
+        relative_change(mine, theirs, 0.99)
+
+
+def test_pairing_takes_the_differences_between_sessions_out() -> None:
+    """With shared session effects the paired interval is at most half as wide as that of unpaired sessions."""
+    effects = np.random.default_rng(5).normal(0, 2, 60)
+    rng = np.random.default_rng(6)
+    baseline, candidate = (make_sessions(rng, 60, 6, effect_s=effects) for _ in range(2))
+    _, paired = relative_change(baseline, candidate, 0.5)
+    shuffled = make_sessions(rng, 60, 6, effect_s=rng.permutation(effects))
+    _, unpaired = relative_change(baseline, shuffled, 0.5)
+    assert paired is not None
+    assert unpaired is not None
+    assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
