@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import pandas as pd
+
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
@@ -101,8 +103,7 @@ class Draft:
         """Keep the load's records in figures."""
         self._load = result
         self._summary = summarise(result.records, not_played=result.outcome.turns_not_played)
-        first = result.records.sort_values("sent_ns").head(1)["cached_tokens"].dropna()
-        self._hygiene["first_request_cached_tokens"] = int(first.iloc[0]) if len(first) else None
+        self._hygiene["first_request_cached_tokens"] = first_cached_tokens(result.records)
 
     def counted(self, before: MetricsSnapshot, after: MetricsSnapshot, spec: EngineSpec) -> None:
         """Keep what the engine's counters did over the load."""
@@ -191,6 +192,16 @@ class Draft:
         if self._hygiene.get("first_request_cached_tokens"):
             return "the first request found cached tokens; the start was not cold"
         return ""
+
+
+def first_cached_tokens(records: pd.DataFrame) -> int | None:
+    """Return the cached tokens of the request that the engine took first; None when it did not tell.
+
+    That need not be the one sent first. It is among those sent before any token came, and a later one of them may
+    find the prefix that it left.
+    """
+    early = records[records["sent_ns"] < records["first_token_ns"].min()]["cached_tokens"].dropna()
+    return int(early.min()) if len(early) else None
 
 
 def mismatches(setting: Setting, server_info: dict[str, Any]) -> Iterator[Mismatch]:

@@ -76,7 +76,7 @@ class Lab:
     def host_room(self) -> HostRoom:
         """Read how much host memory a launch can count on."""
         memory = HostMemory.read()
-        return HostRoom(memory.available_bytes, memory.total_bytes)
+        return HostRoom(memory.available_bytes, memory.total_bytes, self.spec.host_reserve_bytes)
 
     def device_free_bytes(self) -> int | None:
         """Read the free memory of the fullest device in use; None without NVML."""

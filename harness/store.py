@@ -158,6 +158,8 @@ def read_trial(folder: Path) -> TrialRecord:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = int(data["schema_version"])
+        if version < 1:
+            raise ValueError(f"format {version}")
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise StoreError(f"{path}: not a readable trial ({problem!r}); remove its folder to leave it out") from None
     if version > SCHEMA_VERSION:

@@ -56,5 +56,6 @@ def _cpu_spec(search: Search, ready: ReadyLimits) -> EngineSpec:
         engine_cpus=engine_cpus,
         load_cpus=load_cpus,
         copy_gb_per_s=search.copy_gb_per_s,
+        host_reserve_bytes=cpu_engine.HOST_RESERVE_BYTES,
         ready=ready,
     )

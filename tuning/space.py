@@ -38,11 +38,9 @@ class Dimension(StrictModel):
         if self.choices:
             return self
         if self.low is None or self.high is None or self.step is None:
-            raise ValueError(f"{self.name}: give either choices or low, high and step")
+            raise ValueError("give either choices or low, high and step")
         if self.low > self.high or self.step <= 0:
-            raise ValueError(
-                f"{self.name}: {self.low:g}:{self.high:g}:{self.step:g} is empty; give LOW <= HIGH and STEP > 0"
-            )
+            raise ValueError(f"{self.low:g}:{self.high:g}:{self.step:g} is empty; give LOW <= HIGH and STEP > 0")
         return self
 
     @property

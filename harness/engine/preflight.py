@@ -9,11 +9,9 @@ from typing import Any
 
 from harness.engine.failure import Failure, FailureKind, LaunchFailed
 from harness.engine.setting import DEFAULT_RATIO, Setting
-from harness.engine.spec import EngineSpec
+from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
 from harness.errors import ConfigError
 
-HOST_RESERVE_BYTES = 10 * 2**30
-"""SGLang keeps this much free and refuses a larger host pool (`HICACHE_HOST_MEMORY_RESERVE_BYTES`)."""
 HOST_KEEP_FREE = 0.2
 """Share of the host's memory that we leave free whatever SGLang allows (safety rule of design.md)."""
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -25,11 +23,13 @@ class HostRoom:
 
     available_bytes: int
     total_bytes: int
+    reserve_bytes: int = SGLANG_RESERVE_BYTES
+    """What SGLang keeps free: it refuses a pool that is larger than what is available less this."""
 
     @property
     def for_host_pool_bytes(self) -> int:
         """The largest host pool, over all ranks, that keeps 20 % and SGLang's own reserve free."""
-        keep = max(int(HOST_KEEP_FREE * self.total_bytes), HOST_RESERVE_BYTES)
+        keep = max(int(HOST_KEEP_FREE * self.total_bytes), self.reserve_bytes)
         return max(0, self.available_bytes - keep)
 
 

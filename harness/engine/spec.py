@@ -14,6 +14,8 @@ from harness.errors import EngineMissing
 MEASURING_FLAGS = ("--enable-metrics", "--enable-cache-report")
 """Without these the engine says nothing of its caches."""
 ASK_S = 60.0
+SGLANG_RESERVE_BYTES = 10 * 2**30
+"""Host memory that SGLang keeps free when it makes a host pool (`HICACHE_HOST_MEMORY_RESERVE_BYTES`)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class EngineSpec:
     load_cpus: tuple[int, ...] = ()
     copy_gb_per_s: float | None = None
     """Artificial limit of host copies on the CPU engine; recorded, because it changes what is measured."""
+    host_reserve_bytes: int = SGLANG_RESERVE_BYTES
+    """Host memory that this SGLang keeps free."""
     ready: ReadyLimits = ReadyLimits()
 
     def argv(self, setting: Setting, port: int) -> list[str]:

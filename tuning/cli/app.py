@@ -11,23 +11,21 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from cyclopts import App, CycloptsError
-from cyclopts.config import Env, Toml
 from rich.console import Console
 from rich.markup import escape
 
 from scenarios.errors import HicacheTuneError
 from tuning.cli import engine, report, scenario, search
-
-CONFIG_FILE = "hicache-tune.toml"
+from tuning.cli.configuration import SOURCES, check_sources
 
 ERROR = 1
 INTERRUPTED = 130
 
-app = App(
+app: App = App(
     name="hicache-tune",
     help="Find the HiCache and memory settings of a live SGLang server with the lowest P99 time to first token.",
     version=lambda: metadata.version("hicache-tune"),
-    config=[Env("HICACHE_TUNE_"), Toml(CONFIG_FILE)],
+    config=[lambda *_: check_sources(app), *SOURCES],
 )
 app.command(search.search, name="search")
 app.command(report.report, name="report")

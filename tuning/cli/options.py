@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 
 from scenarios import Api, load_scenario
 from scenarios.errors import ConfigError
@@ -22,6 +23,9 @@ WHAT = Group("What is measured", sort_key=1)
 SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, or one value)", sort_key=2)
 EFFORT = Group("How much is spent", sort_key=3)
 STUDY = Group("Where it is kept and how it is shown", sort_key=4)
+
+AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, ABOVE_0 = Number(gte=0), Number(gte=1), Number(gte=2), Number(gt=0)
+PORT = Number(gte=0, lte=65535)
 
 DEFAULT_CONSTRAINTS = ("errors <= 1%", "headroom.host >= 1GiB")
 DEFAULT_SCENARIO: dict[Engine, str] = {"local": "support-chat", "cpu": "cpu-chat"}
@@ -50,17 +54,23 @@ class SearchOptions:
             help="Further engine flag for every launch, as --engine-arg=--flag=value; may be repeated.",
         ),
     ] = ()
-    tp_size: Annotated[int, Parameter(group=WHAT, help="GPUs that the model is split over.")] = 1
+    tp_size: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_1, help="GPUs that the model is split over.")] = 1
     copy_limit: Annotated[
         float | None,
-        Parameter(group=WHAT, help="CPU engine: limit of host copies in GB/s, to make a setting transfer-bound."),
+        Parameter(
+            group=WHAT,
+            validator=ABOVE_0,
+            help="CPU engine: limit of host copies in GB/s, to make a setting transfer-bound.",
+        ),
     ] = None
     api: Annotated[Api | None, Parameter(group=WHAT, help="Endpoint that is played; by default the scenario's.")] = None
     concurrency: Annotated[
-        int | None, Parameter(group=WHAT, help="Sessions at a time, in place of the scenario's.")
+        int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Sessions at a time, in place of the scenario's.")
     ] = None
-    sessions: Annotated[int | None, Parameter(group=WHAT, help="Counted sessions, in place of the scenario's.")] = None
-    seed: Annotated[int, Parameter(group=WHAT, help="Seed of sessions and sampler.")] = 1
+    sessions: Annotated[
+        int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Counted sessions, in place of the scenario's.")
+    ] = None
+    seed: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_0, help="Seed of sessions and sampler.")] = 1
     load_limit: Annotated[str, Parameter(group=WHAT, help="A load that takes longer is not sustainable.")] = "10m"
     constraint: Annotated[
         tuple[str, ...],
@@ -87,14 +97,18 @@ class SearchOptions:
     ] = None
     page_size: Annotated[str | None, Parameter(group=SPACE, help="--page-size.")] = None
 
-    trials: Annotated[int, Parameter(group=EFFORT, help="Settings to measure, the two baselines included.")] = 20
+    trials: Annotated[
+        int, Parameter(group=EFFORT, validator=AT_LEAST_2, help="Settings to measure, the two baselines included.")
+    ] = 20
     budget: Annotated[
         str | None, Parameter(group=EFFORT, help="Time for search and confirmation, as 90s, 15m or 2h.")
     ] = None
     confirm_top: Annotated[
-        int, Parameter(group=EFFORT, help="Best settings that are measured again on fresh seeds.")
+        int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="Best settings that are measured again on fresh seeds.")
     ] = 3
-    confirm_rounds: Annotated[int, Parameter(group=EFFORT, help="How often each is measured again.")] = 2
+    confirm_rounds: Annotated[
+        int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="How often each is measured again.")
+    ] = 2
     ready_timeout: Annotated[str, Parameter(group=EFFORT, help="How long a launch may stay in one phase.")] = "10m"
 
     study: Annotated[
@@ -107,7 +121,8 @@ class SearchOptions:
     ] = False
     json: Annotated[bool, Parameter(group=STUDY, negative="", help="Print the result as JSON on stdout.")] = False
     metrics_port: Annotated[
-        int | None, Parameter(group=STUDY, help="Serve hicache_tune_* metrics for Prometheus on this port.")
+        int | None,
+        Parameter(group=STUDY, validator=PORT, help="Serve hicache_tune_* metrics for Prometheus on this port."),
     ] = None
 
     def search(self) -> Search:

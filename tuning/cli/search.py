@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +13,9 @@ from rich.markup import escape
 from harness.engine.spec import EngineSpec
 from tuning.cli.options import SearchOptions
 from tuning.config import Effort, Search
+
+if TYPE_CHECKING:
+    from tuning.verdict import Verdict
 
 OK, NONE_FEASIBLE, BUDGET_ENDED, INTERRUPTED = 0, 2, 124, 130
 SHOWN_PROPOSALS = 5
@@ -88,16 +92,17 @@ def _search(
         )
         verdict = searcher.run()
     print_answer(root, file, searcher.records, verdict, objective, console=console, json=options.json)
-    return _exit_code(console, verdict.kind, interrupted=stop.should_stop(), study=root.name, effort=effort)
+    return _exit_code(console, verdict, interrupted=stop.should_stop(), study=root.name, effort=effort)
 
 
-def _exit_code(console: Console, kind: str, *, interrupted: bool, study: str, effort: Effort) -> int:
+def _exit_code(console: Console, verdict: Verdict, *, interrupted: bool, study: str, effort: Effort) -> int:
     if interrupted:
         console.print(f"\nStopped. Nothing is lost; go on with the same flags and --study {escape(study)} --resume")
         return INTERRUPTED
-    if kind == "none feasible":
+    if verdict.kind == "none feasible":
         return NONE_FEASIBLE
-    return BUDGET_ENDED if kind == "unconfirmed" and effort.confirm_rounds else OK
+    no_answer = effort.confirm_rounds > 0 or verdict.launch_command is None
+    return BUDGET_ENDED if verdict.kind == "unconfirmed" and no_answer else OK
 
 
 def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpec, root: Path) -> None:

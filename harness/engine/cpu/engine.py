@@ -27,6 +27,9 @@ DEFAULT_DEVICE_MIB = 112
 """Size of the virtual device: the weights fill 74 MiB, and SGLang's default fraction of 0.88 leaves 6,282
 tokens of KV, so that a dozen chat sessions overflow it, as they overflow a real GPU."""
 
+HOST_RESERVE_BYTES = 1 << 30
+"""Host memory that the shim makes SGLang keep free, in place of 10 GiB, which many a machine without a GPU has not."""
+
 BASE_FLAGS = (
     *("--device", "cpu"),
     *("--attention-backend", "torch_native"),

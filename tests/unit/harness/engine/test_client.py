@@ -174,5 +174,5 @@ def test_no_answer_names_the_call(server: Server, client: EngineClient, nobody: 
     server.answer = lambda *_: (404, "")
     with pytest.raises(EngineUnreachable, match=f"{server.url} answered /metrics with 404"):
         client.metrics_text()
-    with pytest.raises(EngineUnreachable, match="did not answer /server_info: .*refused"):
+    with pytest.raises(EngineUnreachable, match=r"did not answer /server_info: .*refused"):
         nobody.server_info()

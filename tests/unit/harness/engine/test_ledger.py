@@ -57,7 +57,7 @@ def test_the_start_does_not_move_with_the_clock(monkeypatch: pytest.MonkeyPatch)
     with foreign() as leader:
         owned = Owned.of(leader.pid)
         boot_time, create_time = psutil.boot_time(), psutil.Process(leader.pid).create_time()
-        monkeypatch.setattr(ledger.psutil, "boot_time", lambda: boot_time + 3600.25)
+        monkeypatch.setattr(psutil, "boot_time", lambda: boot_time + 3600.25)
         monkeypatch.setattr(psutil.Process, "create_time", lambda _: create_time + 3600.25)
         assert Owned.of(leader.pid) == owned
 

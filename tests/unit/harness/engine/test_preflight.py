@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +170,6 @@ def test_a_damaged_config_is_named(text: str, tmp_path: Path) -> None:
 
 def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A file that the system refuses to open is refused with the system's reason."""
-    os.symlink("config.json", tmp_path / "config.json")
+    (tmp_path / "config.json").symlink_to("config.json")
     with pytest.raises(ConfigError, match=r"config\.json: cannot be read \(.+\)"):
         read_model_config(str(tmp_path))

@@ -1,0 +1,319 @@
+"""Whole trials, with the real load process, against an engine that behaves as told."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness import draft, trial
+from harness.draft import Watch
+from harness.engine.client import EngineClient
+from harness.engine.failure import FailureKind
+from harness.engine.preflight import HostRoom
+from harness.engine.readiness import LaunchPhase
+from harness.engine.setting import Setting
+from harness.engine.spec import EngineSpec, ReadyLimits
+from harness.errors import LoadError
+from harness.lab import Lab
+from harness.load.job import ApiName, LoadProgress
+from harness.store import Mismatch, Outcome, Step, TrialRecord, read_trial
+from harness.telemetry import NvmlUnavailable
+from tests.support import fake_engine
+from tests.support.loads import chat_session, plan_of
+from tests.support.processes import alive
+from tests.support.recordings import METRICS
+
+MARKER = "HICACHE_TUNE_TEST_TRIAL"
+SETTING = Setting(hicache=True, hicache_ratio=3, page_size=64)
+PLAN = plan_of(chat_session("a", 3), chat_session("b", 3))
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
+LAUNCHED = ["preflight", "launch", "ready"]
+WHOLE = [*LAUNCHED, "warm-up", "load", "drain", "stop", "hygiene"]
+
+
+@dataclass(frozen=True)
+class FakeSpec(EngineSpec):
+    """An engine that needs no SGLang."""
+
+    def argv(self, setting: Setting, port: int) -> list[str]:
+        """Launch the stand-in with the setting's flags, which it passes over."""
+        return [str(self.python), fake_engine.__file__, "--port", str(port), *self.base_flags, *setting.flags()]
+
+
+class Impatient(EngineClient):
+    """Does not wait for half a minute."""
+
+    def flush_cache(self, *, limit_s: float = 0.3, pause_s: float = 0.02) -> int:
+        """Flush as the real one does."""
+        return super().flush_cache(limit_s=limit_s, pause_s=pause_s)
+
+
+@dataclass
+class FakeLab(Lab):
+    """A lab with an impatient client and a host of our making."""
+
+    room: HostRoom = HostRoom(200 * 10**9, 200 * 10**9)  # noqa: RUF009 - frozen
+
+    @contextmanager
+    def client(self, port: int) -> Iterator[EngineClient]:
+        """Open the impatient client."""
+        client = Impatient(f"http://127.0.0.1:{port}")
+        yield client
+        client.close()
+
+    def host_room(self) -> HostRoom:
+        """Tell the host's memory."""
+        return self.room
+
+    def stop_term_s(self) -> float:
+        """Wait for the child that ignores SIGTERM only briefly."""
+        return 0.2
+
+
+@dataclass
+class Bench(Watch):
+    """Runs trials in a folder, and is the user who watches them and may press Ctrl-C."""
+
+    root: Path
+    stop_in: LaunchPhase | str | None = None
+    """The launch phase, or `load`, in which Ctrl-C is pressed."""
+    stops: int = 0
+    zombies_before: list[int] = field(default_factory=lambda: zombies())
+    shown: list[str] = field(default_factory=list)
+
+    def step(self, number: int, name: str) -> None:
+        """Note a step that begins."""
+        self.shown.append(name)
+
+    def step_done(self, number: int, step: Step) -> None:
+        """Note a step that has ended."""
+        self.shown.append(f"{step.name} done")
+
+    def launching(self, number: int, phase: LaunchPhase) -> None:
+        """Press Ctrl-C in this phase."""
+        self.stops += phase == self.stop_in
+
+    def playing(self, number: int, progress: LoadProgress) -> None:
+        """Press Ctrl-C under load, once a turn was answered."""
+        self.stops += self.stop_in == "load" and progress.done > 0
+
+    def run(self, *behaviour: str, setting: Setting = SETTING, room: HostRoom | None = None) -> TrialRecord:
+        """Run one trial of an engine with this behaviour."""
+        self.root.mkdir(exist_ok=True)
+        metrics = self.root / "metrics.txt"
+        metrics.write_bytes(gzip.decompress((METRICS / "cpu-0.5.15/hicache_ps1.txt.gz").read_bytes()))
+        spec = FakeSpec(
+            python=Path(sys.executable),
+            model="m",
+            sglang_version="0.5.15",
+            base_flags=("--metrics", str(metrics), *behaviour),
+            env={MARKER: str(self.root)},
+            device="cpu",
+            ready=ReadyLimits(phase_s=30.0),
+        )
+        lab = FakeLab(
+            root=self.root,
+            spec=spec,
+            watch=self,
+            should_stop=lambda: self.stops > 0,
+            must_hurry=lambda: self.stops > 1,
+            api=ApiName.CHAT,
+            load_limit_s=30,
+            warm_up_tokens=50,
+            device=NvmlUnavailable("no GPU"),
+        )
+        if room is not None:
+            lab.room = room
+        record = trial.run_trial(lab, number=3, purpose="search", setting=setting, plan=PLAN)
+        assert read_trial(self.root / "trials" / "0003-search") == record
+        return record
+
+    def left_behind(self) -> list[int]:
+        """List the processes of this bench's engines, zombies included, and the ledger's claim."""
+        claimed = [0] if (self.root / "running.json").exists() else []
+        left = [process.pid for process in psutil.process_iter() if self._is_ours(process)]
+        return claimed + left + [pid for pid in zombies() if pid not in self.zombies_before]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get(MARKER) == str(self.root)
+        except psutil.Error:
+            return False
+
+
+def zombies() -> list[int]:
+    """List the ended children of this process that nobody has collected."""
+    return [child.pid for child in psutil.Process().children() if not alive(child.pid)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A bench whose verdict does not depend on how busy this machine is; nothing may be left behind."""
+    monkeypatch.setattr(draft, "SATURATED_CPU", float("inf"))
+    monkeypatch.setattr(draft, "SATURATED_LAG_MS", float("inf"))
+    made = Bench(tmp_path / "study")
+    yield made
+    assert made.left_behind() == []
+
+
+def steps(record: TrialRecord) -> list[str]:
+    """Name the steps that a trial has gone through."""
+    return [step.name for step in record.steps]
+
+
+def kind(record: TrialRecord) -> FailureKind:
+    """Return why the trial failed; its sentence is the reason."""
+    assert record.outcome is Outcome.FAILED
+    assert record.failure is not None
+    assert record.reason == record.failure.sentence
+    return record.failure.kind
+
+
+def test_a_trial_that_goes_well(bench: Bench) -> None:
+    """All steps in order, every figure where it belongs, every file in place, and a proof that nothing is left."""
+    record = bench.run()
+    assert (record.outcome, record.reason, record.failure) == (Outcome.MEASURED, "", None)
+    assert steps(record) == WHOLE
+    assert bench.shown == [shown for step in WHOLE for shown in _as_shown(step)]
+    assert (record.number, record.purpose, record.setting, record.seed) == (3, "search", SETTING.canonical(), PLAN.seed)
+    assert record.argv[-2:] == ("--page-size", "64")
+    assert record.env == {MARKER: str(bench.root)}
+
+    assert record.effective is not None
+    assert record.effective.device_pool_tokens == 6144
+    assert record.effective.host_pool_tokens is not None
+    assert list(record.effective.launch_phases_s)[-1] == "up"
+    assert record.effective.mismatches == ()
+
+    assert record.summary is not None
+    assert (record.summary.ok, record.summary.failed, record.summary.cut, record.summary.not_played) == (6, 0, 0, 0)
+    assert record.summary.by_tier.keys() == {"host", "none"}
+    assert record.cache is not None
+    assert (record.cache.prompt_tokens, record.cache.host_cached_tokens) == (6 * 200, 5 * 128)
+    assert record.headroom is not None
+    assert record.headroom.host_bytes
+    assert record.headroom.device_reason == "no GPU"
+    assert record.client is not None
+
+    assert record.hygiene.flush_tries == 1
+    assert record.hygiene.first_request_cached_tokens == 0
+    assert record.hygiene.memory_back is None
+    assert record.hygiene.stop is not None
+    assert record.hygiene.stop.clean
+    assert record.hygiene.stop.killed == 1, "the scheduler that ignores SIGTERM"
+
+    folder = bench.root / "trials" / "0003-search"
+    assert {path.name for path in folder.iterdir()} == {
+        *("trial.json", "engine.log", "requests.parquet", "samples.parquet", "load.json", "load.log", "load_job.json"),
+        *("metrics_before.txt", "metrics_after.txt"),
+    }
+    assert [path.name for path in (bench.root / "plans").iterdir()] == ["seed-1.jsonl"]
+
+
+def _as_shown(step: str) -> tuple[str, ...]:
+    return step, f"{step} done"
+
+
+def test_a_host_pool_that_cannot_fit_is_not_launched(bench: Bench) -> None:
+    """Preflight refuses before a process is started."""
+    record = bench.run(setting=Setting(hicache=True, hicache_size=500))
+    assert kind(record) is FailureKind.HOST_MEMORY_REFUSED
+    assert "nothing was launched" in record.reason
+    assert steps(record) == ["preflight"]
+    assert record.argv == ()
+    assert not (bench.root / "trials/0003-search/engine.log").exists()
+
+
+def test_a_crash_at_start(bench: Bench) -> None:
+    """The engine's words and exit code class it, and its child does not outlive it."""
+    words = "ValueError: Not enough host memory available. Requesting 52.00 GB but only have 12.00 GB free."
+    record = bench.run("--die-at-start", "--last-words", words, "--exit-code", "7")
+    assert kind(record) is FailureKind.HOST_MEMORY_REFUSED
+    assert record.failure is not None
+    assert record.failure.exit_code == 7
+    assert record.failure.last_lines[-1].endswith(words)
+    assert steps(record) == [*LAUNCHED, "stop"]
+    assert record.summary is None
+
+
+def test_a_death_in_the_warm_up(bench: Bench) -> None:
+    """A control call that is not answered is classed by the engine's log."""
+    record = bench.run("--die-in-warm-up", "--last-words", OOM)
+    assert kind(record) is FailureKind.GPU_OOM_AT_START
+    assert steps(record) == [*LAUNCHED, "warm-up", "stop"]
+
+
+def test_a_death_under_load(bench: Bench) -> None:
+    """The load ends early, its early replies are kept and never become a P99 to compare."""
+    record = bench.run("--die-after", "3", "--last-words", OOM)
+    assert kind(record) is FailureKind.GPU_OOM_UNDER_LOAD
+    assert steps(record) == [*LAUNCHED, "warm-up", "load", "stop"]
+    assert record.summary is not None
+    assert record.summary.ok == 3
+    assert not record.usable
+
+
+def test_ctrl_c_while_it_launches(bench: Bench) -> None:
+    """An engine that is not ready yet is stopped, and the trial says that it was interrupted."""
+    bench.stop_in = LaunchPhase.HOST_POOL
+    record = bench.run("--never-ready")
+    assert (record.outcome, record.reason) == (Outcome.INTERRUPTED, "stopped by the user")
+    assert steps(record) == [*LAUNCHED, "stop"]
+
+
+def test_ctrl_c_under_load(bench: Bench) -> None:
+    """The load process writes what it has, and both processes end."""
+    bench.stop_in = "load"
+    record = bench.run("--first-token-s", "0.6")
+    assert (record.outcome, record.failure) == (Outcome.INTERRUPTED, None)
+    assert steps(record) == [*LAUNCHED, "warm-up", "load", "stop"]
+    assert (bench.root / "trials/0003-search/load.json").exists()
+
+
+def test_a_flush_that_is_refused_for_a_while(bench: Bench) -> None:
+    """The trial starts once the caches are empty; the tries are kept."""
+    record = bench.run("--refused-flushes", "2")
+    assert record.outcome is Outcome.MEASURED
+    assert record.hygiene.flush_tries == 3
+
+
+def test_a_flush_that_is_refused_for_good(bench: Bench) -> None:
+    """A trial that would start warm is not played."""
+    record = bench.run("--refused-flushes", "1000000")
+    assert kind(record) is FailureKind.FLUSH_FAILED
+    assert steps(record) == [*LAUNCHED, "warm-up", "stop"]
+
+
+def test_a_start_that_was_not_cold(bench: Bench) -> None:
+    """When the first turn finds cached tokens the measurement is at fault, not the setting."""
+    record = bench.run("--warm")
+    assert (record.outcome, record.failure) == (Outcome.INVALID, None)
+    assert record.reason == "the first request found cached tokens; the start was not cold"
+    assert record.hygiene.first_request_cached_tokens == 128
+
+
+def test_an_engine_that_runs_something_else(bench: Bench) -> None:
+    """A flag that the engine runs with another value is kept, and does not spoil the trial."""
+    record = bench.run(setting=SETTING.model_copy(update={"page_size": 32}))
+    assert record.outcome is Outcome.MEASURED
+    assert record.effective is not None
+    assert record.effective.mismatches == (Mismatch(flag="--page-size", asked="32", got="64"),)
+
+
+def test_a_load_process_that_fails_is_not_the_setting_s_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is stopped, and the trial says that the measurement went wrong."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise LoadError("the load process ended with code 1")
+
+    monkeypatch.setattr(trial, "run_load", broken)
+    record = bench.run()
+    assert (record.outcome, record.reason) == (Outcome.INVALID, "the load process ended with code 1")
+    assert steps(record) == [*LAUNCHED, "warm-up", "load", "stop"]

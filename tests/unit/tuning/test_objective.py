@@ -1,0 +1,151 @@
+"""What a search minimises and what a setting must keep to."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engine.failure import FailureKind
+from harness.engine.setting import Setting
+from harness.store import TrialRecord
+from scenarios.errors import ConfigError
+from tests.support.trials import GIB, failed, interrupted, measured, not_sustainable
+from tuning.objective import LAUNCHED, METRICS, Constraint, Objective
+
+ON = Setting(hicache=True)
+ERRORS, HOST, P50 = "errors <= 1%", "headroom.host >= 1GiB", "ttft.p50 <= 200 ms"
+
+
+def objective(*texts: str) -> Objective:
+    """Make an objective with these constraints and a load limit of 600 s."""
+    return Objective(tuple(map(Constraint.parse, texts)), worst_s=600.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "at_most", "limit"),
+    [
+        ("errors <= 1%", "errors", True, 0.01),
+        ("errors<=0", "errors", True, 0.0),
+        ("  headroom.host   >=  2  GiB ", "headroom.host", False, 2 * GIB),
+        ("headroom.device >= 1.5GB", "headroom.device", False, 1.5e9),
+        ("headroom.host >= 0", "headroom.host", False, 0.0),
+        ("ttft.p99 <= 500ms", "ttft.p99", True, 0.5),
+        ("ttft.p90 <= .5s", "ttft.p90", True, 0.5),
+        ("ttft.p50 <= 5e-1 s", "ttft.p50", True, 0.5),
+    ],
+)
+def test_a_constraint_is_a_metric_a_bound_and_a_unit(text: str, metric: str, at_most: bool, limit: float) -> None:
+    """Spaces do not matter, and limits are kept in seconds, bytes and shares."""
+    found = Constraint.parse(text)
+    assert (found.metric, found.at_most, found.text) == (metric, at_most, text.strip())
+    assert found.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("error <= 1%", "constraint `error <= 1%`: unknown metric `error`; did you mean `errors`?"),
+        ("Errors <= 1%", "constraint `Errors <= 1%`: unknown metric `Errors`; did you mean `errors`?"),
+        ("ttft <= 1s", "constraint `ttft <= 1s`: unknown metric `ttft`; did you mean `ttft.p"),
+        (
+            "headroom.host >= 2Gib",
+            "constraint `headroom.host >= 2Gib`: unknown unit `Gib` for headroom.host; did you mean",
+        ),
+        (
+            "headroom.host >= 2s",
+            "constraint `headroom.host >= 2s`: unknown unit `s` for headroom.host; valid: GB, GiB,",
+        ),
+        ("headroom.host >= 4", "constraint `headroom.host >= 4`: the unit of headroom.host is missing; valid: GB, GiB"),
+        ("errors <= 1", "constraint `errors <= 1`: the unit of errors is missing; valid: %"),
+        ("errors < 1%", "constraint `errors < 1%`: write METRIC <= LIMIT or METRIC >= LIMIT, as in `errors <= 1%`"),
+        ("errors", "constraint `errors`: write METRIC <= LIMIT"),
+        ("ttft.p99 <= 1.2.3s", "constraint `ttft.p99 <= 1.2.3s`: write METRIC <= LIMIT"),
+        ("ttft.p99 <= .", "constraint `ttft.p99 <= .`: write METRIC <= LIMIT"),
+        ("ttft.p99 <= 1e999s", "constraint `ttft.p99 <= 1e999s`: write METRIC <= LIMIT"),
+        ("", "constraint ``: write METRIC <= LIMIT"),
+    ],
+)
+def test_a_constraint_that_cannot_be_read_names_what_to_write(text: str, said: str) -> None:
+    """The nearest metric or unit is named; a missing unit is never guessed."""
+    with pytest.raises(ConfigError) as refusal:
+        Constraint.parse(text)
+    assert str(refusal.value).startswith(said)
+
+
+@given(
+    st.text(max_size=30)
+    | st.from_regex(r"(errors|ttft\.p99) ?(<=|>=) ?[0-9.eE+-]{0,8} ?[a-zA-Z%]{0,3}", fullmatch=True)
+)
+def test_any_text_is_a_constraint_or_a_clear_refusal(text: str) -> None:
+    """Nothing that a user can type ends in another error, or in a limit that is no number."""
+    with suppress(ConfigError):
+        assert math.isfinite(Constraint.parse(text).limit)
+
+
+def test_a_violation_is_a_share_of_the_limit() -> None:
+    """4 % errors are 3 limits beyond 1 %; half the headroom is half a limit short; at the limit is kept."""
+    assert Constraint.parse(ERRORS).violation(measured(ON, error_rate=0.04)) == pytest.approx(3)
+    assert Constraint.parse(HOST).violation(measured(ON, host_bytes=GIB // 2)) == pytest.approx(0.5)
+    assert Constraint.parse(HOST).violation(measured(ON, host_bytes=GIB)) == 0
+    assert Constraint.parse(P50).violation(measured(ON, 0.4)) == pytest.approx(-0.5)
+
+
+def test_a_limit_of_zero_is_measured_in_the_metric_itself() -> None:
+    """`errors <= 0` has no share to give, and must not divide by it."""
+    none = Constraint.parse("errors <= 0")
+    assert none.violation(measured(ON)) == 0
+    assert none.violation(measured(ON, error_rate=0.25)) == 0.25
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_what_was_not_seen_is_no_violation_and_no_number(metric: str) -> None:
+    """A trial without a load has no metric at all."""
+    assert METRICS[metric](failed(ON)) is None
+    assert METRICS["headroom.device"](measured(ON)) is None
+    assert METRICS["ttft.p99"](measured(ON, None)) is None
+    assert Constraint(text="", metric=metric, at_most=True, limit=1.0).violation(failed(ON)) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "told_s"),
+    [
+        (measured(ON, 0.8), 0.8),
+        (measured(ON, None), 600.0),
+        (failed(ON), 600.0),
+        (not_sustainable(ON), 600.0),
+        (interrupted(ON), 600.0),
+    ],
+)
+def test_optuna_is_told_a_finite_number_whatever_happened(record: TrialRecord, told_s: float) -> None:
+    """A trial without a P99 counts as the limit of a load, never as zero, NaN, or the P99 that means nothing."""
+    assert objective(ERRORS).value_s(record) == told_s
+
+
+def test_violations_are_told_of_failed_trials_too() -> None:
+    """A launch that failed breaks `launched`; bounds that it never came to are left out, not invented."""
+    judged = objective(ERRORS, HOST)
+    assert judged.violations(failed(ON, FailureKind.HOST_MEMORY_REFUSED)) == {LAUNCHED: 1.0}
+    kept = judged.violations(measured(ON))
+    assert kept.keys() == {LAUNCHED, ERRORS, HOST}
+    assert all(violation <= 0 for violation in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("record", "broken"),
+    [
+        (measured(ON), []),
+        (measured(ON, error_rate=0.02), [ERRORS]),
+        (measured(ON, error_rate=0.02, host_bytes=0), [ERRORS, HOST]),
+        (measured(ON, host_bytes=None), []),
+        (not_sustainable(ON), [LAUNCHED]),
+        (failed(ON), [LAUNCHED]),
+    ],
+)
+def test_a_record_is_feasible_when_it_breaks_nothing(record: TrialRecord, broken: list[str]) -> None:
+    """The broken constraints are named in the words of the user."""
+    assert objective(ERRORS, HOST).broken(record) == broken
+    assert objective(ERRORS, HOST).feasible(record) is (not broken)

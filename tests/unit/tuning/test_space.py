@@ -1,0 +1,193 @@
+"""What the user may say of the search space, and the settings that come out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from harness.engine.setting import Setting
+from scenarios.errors import ConfigError
+from tuning.space import DEFAULT_RANGES, TRANSFERS, Dimension, Ranges, Space, setting_of
+
+DEFAULTS = [ranges.space() for ranges in DEFAULT_RANGES.values()]
+
+
+def only(**flags: str) -> Dimension:
+    """Return the dimension of the one flag that is given."""
+    return Ranges(**flags).space().dimensions[1]
+
+
+def propose(space: Space, **values: Any) -> Setting:
+    """Let Optuna answer with these values."""
+    study = optuna.create_study()
+    study.enqueue_trial(values)
+    return space.propose(study.ask())
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [
+        ("0.7:0.9:0.05", FloatDistribution(0.7, 0.9, step=0.05)),
+        ("0.7:0.9", FloatDistribution(0.7, 0.9, step=0.01)),
+        ("0.7:0.95:0.1", FloatDistribution(0.7, 0.9, step=0.1)),
+        ("0.8:0.8", FloatDistribution(0.8, 0.8, step=0.01)),
+        ("0.7,0.9", CategoricalDistribution((0.7, 0.9))),
+        ("0.7,0.9,0.7", CategoricalDistribution((0.7, 0.9))),
+        (" 0.7 , 0.9 ", CategoricalDistribution((0.7, 0.9))),
+        ("0.85", CategoricalDistribution((0.85,))),
+    ],
+)
+def test_numbers_are_a_range_a_list_or_one_value(
+    text: str, distribution: FloatDistribution | CategoricalDistribution
+) -> None:
+    """Each way of writing gives Optuna the values that it says, on the grid of the step."""
+    trial = optuna.create_study().ask()
+    only(mem_fraction_static=text).suggest(trial)
+    assert trial.distributions == {"mem_fraction_static": distribution}
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "distribution"),
+    [
+        ("page_size", "16:64:16", IntDistribution(16, 64, step=16)),
+        ("hicache_size", "10:13", IntDistribution(10, 13)),
+        ("hicache_size", "10:13.5", IntDistribution(10, 13)),
+        ("hicache_ratio", "2:4:1", IntDistribution(2, 4)),
+        ("hicache_ratio", "2:4", FloatDistribution(2, 4, step=0.5)),
+        ("page_size", "1,16,64", CategoricalDistribution((1, 16, 64))),
+        ("hicache_ratio", "1.5,2", CategoricalDistribution((1.5, 2))),
+    ],
+)
+def test_whole_numbers_stay_whole(
+    flag: str, text: str, distribution: FloatDistribution | IntDistribution | CategoricalDistribution
+) -> None:
+    """A grid of whole numbers is asked for as integers, any other as floats."""
+    trial = optuna.create_study().ask()
+    only(**{flag: text}).suggest(trial)
+    assert trial.distributions == {flag: distribution}
+
+
+@given(
+    low=st.integers(50, 90), span=st.integers(0, 9), step=st.sampled_from([0.01, 0.02, 0.03, 0.05]), seed=st.integers(0)
+)
+def test_every_value_of_a_range_lies_in_it_and_on_its_grid(low: int, span: int, step: float, seed: int) -> None:
+    """No rounding error leaves the range, and Optuna has nothing to mend or to warn about."""
+    dimension = only(mem_fraction_static=f"{low / 100}:{(low + span) / 100}:{step}")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed % 2**32))
+    value = dimension.suggest(study.ask())
+    assert isinstance(value, float)
+    assert low / 100 <= value <= (low + span) / 100
+    steps = (value - low / 100) / step
+    assert steps == pytest.approx(round(steps), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "said"),
+    [
+        ("mem_fraction_static", "high", "--mem-fraction-static high: not a number; give LOW:HIGH[:STEP]"),
+        ("mem_fraction_static", "0.7,0.8:0.9", "--mem-fraction-static 0.7,0.8:0.9: not a number"),
+        ("mem_fraction_static", "0.7:nan", "--mem-fraction-static 0.7:nan: not a number"),
+        ("hicache_ratio", "1:inf", "--hicache-ratio 1:inf: not a number"),
+        ("mem_fraction_static", "0.7:0.8:0.01:1", "--mem-fraction-static 0.7:0.8:0.01:1: give LOW:HIGH or LOW:HIGH:ST"),
+        ("mem_fraction_static", "0.9:0.8", "--mem-fraction-static: 0.9:0.8:0.01 is empty; give LOW <= HIGH"),
+        ("hicache_ratio", "1:4:0", "--hicache-ratio: 1:4:0 is empty; give LOW <= HIGH and STEP > 0"),
+        (
+            "mem_fraction_static",
+            "0.7:1.2",
+            "--mem-fraction-static 0.7:1.2: `mem_fraction_static`: input should be less",
+        ),
+        ("page_size", "0,16", "--page-size 0,16: `page_size`: input should be greater than 0"),
+        ("page_size", "1.5", "--page-size 1.5: `page_size`: input should be a valid integer"),
+        ("page_size", "16:64:0.5", "--page-size 16:64:0.5: `page_size`: input should be a valid integer"),
+        ("hicache", "maybe", "--hicache: unknown value `maybe`; valid: off, on"),
+        ("hicache", "of", "--hicache: unknown value `of`; did you mean `off`?"),
+        (
+            "hicache_write_policy",
+            "writeback",
+            "--hicache-write-policy: unknown value `writeback`; did you mean `write_b",
+        ),
+        (
+            "transfer",
+            "kernal/page_first",
+            "--transfer: unknown value `kernal/page_first`; did you mean `kernel/page_fi",
+        ),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(flag: str, text: str, said: str) -> None:
+    """The message begins with the flag, and names the nearest valid word or what to write."""
+    with pytest.raises(ConfigError) as refusal:
+        Ranges(**{flag: text}).space()
+    assert str(refusal.value).startswith(said)
+
+
+def test_a_ratio_beside_a_size_is_refused() -> None:
+    """SGLang would ignore the ratio."""
+    with pytest.raises(ConfigError, match="--hicache-ratio and --hicache-size are both given"):
+        Ranges(hicache_ratio="2", hicache_size="10").space()
+
+
+@pytest.mark.parametrize("space", DEFAULTS)
+def test_flags_of_hicache_are_asked_for_only_when_it_is_on(space: Space) -> None:
+    """Without HiCache its flags do not exist, so Optuna must not model them there."""
+    off: dict[str, Any] = {"hicache": False, "mem_fraction_static": 0.88, "page_size": 16}
+    assert propose(space, **off) == Setting(mem_fraction_static=0.88, page_size=16)
+    on = off | {"hicache": True, "hicache_ratio": 3.0, "hicache_write_policy": "write_back"}
+    setting = propose(space, **on, transfer="direct/layer_first")
+    assert (setting.hicache_ratio, setting.hicache_write_policy) == (3.0, "write_back")
+    assert (setting.hicache_io_backend, setting.hicache_mem_layout) == ("direct", "layer_first")
+
+
+def test_proposals_that_give_the_same_server_are_one_setting() -> None:
+    """Defaults spelled out, integers for floats and pairs that SGLang rewrites have one key."""
+    plain = setting_of({"hicache": True})
+    spelled = setting_of({"hicache": True, "hicache_ratio": 2, "transfer": "kernel/page_first"})
+    assert plain.key == spelled.key
+    rewritten, written = (
+        setting_of({"hicache": True, "transfer": f"{io}/page_first_direct"}) for io in ("kernel", "direct")
+    )
+    assert rewritten.key == written.key != plain.key
+    assert setting_of({"hicache": False, "hicache_ratio": 4.0}).key == setting_of({"hicache": False}).key
+
+
+def test_pairs_that_sglang_rewrites_are_searched_once() -> None:
+    """kernel/page_first_direct and direct/page_first become direct/page_first_direct, and are named so."""
+    text = "kernel/page_first,kernel/page_first_direct,direct/page_first,direct/page_first_direct"
+    assert only(transfer=text).choices == ("kernel/page_first", "direct/page_first_direct")
+    assert only(transfer=",".join(TRANSFERS)).choices == TRANSFERS
+
+
+def test_names_that_are_no_field_of_a_setting_are_further_engine_flags() -> None:
+    """A dimension of any other name reaches the launch command as that flag."""
+    assert list(setting_of({"hicache": False, "chunked-prefill-size": 4096}).flags()) == [
+        "--chunked-prefill-size",
+        "4096",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"hicache": "off,on"}, "off,on"),
+        ({"hicache": "on,on"}, "on"),
+        ({"mem_fraction_static": "0.7:0.95:0.1"}, "0.7:0.9:0.1"),
+        ({"page_size": "1,16"}, "1,16"),
+    ],
+)
+def test_values_are_shown_as_the_user_would_write_them(flags: dict[str, str], text: str) -> None:
+    """What is shown can be given back as the flag."""
+    assert Ranges(**flags).space().dimensions[-1].values_text == text
+
+
+def test_a_space_survives_its_file() -> None:
+    """study.json gives back the same space, integers as integers and switches as switches."""
+    for space in DEFAULTS:
+        again = Space.model_validate_json(space.model_dump_json())
+        assert again == space
+        assert [list(map(type, d.choices)) for d in again.dimensions] == [
+            list(map(type, d.choices)) for d in space.dimensions
+        ]

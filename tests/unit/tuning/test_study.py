@@ -1,0 +1,256 @@
+"""What is proposed next and what Optuna is told, over the life of a study with its interruptions."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+from harness.engine.failure import FailureKind
+from harness.engine.setting import Setting
+from harness.store import Outcome, TrialRecord
+from tests.support.recordings import case_folder, expected
+from tests.support.trials import failed, interrupted, invalid, measured
+from tuning.objective import LAUNCHED, Constraint, Objective
+from tuning.space import Ranges, Space
+from tuning.study import BASELINES, Proposal, Study, first_proposals
+
+ERRORS = "errors <= 1%"
+OBJECTIVE = Objective((Constraint.parse(ERRORS),), worst_s=600.0)
+WIDE = Ranges(mem_fraction_static="0.70:0.92:0.01", hicache_ratio="1.5:6:0.5").space()
+NARROW = Ranges(page_size="16,32", hicache_ratio="2,4").space()
+NARROW_SETTINGS = 6
+OFF, ON = BASELINES
+DONE = [measured(OFF), measured(ON)]
+
+OpenStudy = Callable[..., Study]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where the study is kept."""
+    return tmp_path / "study.db"
+
+
+@pytest.fixture
+def open_study(path: Path) -> OpenStudy:
+    """Open the study as a fresh process would."""
+
+    def opened(space: Space = WIDE, seed: int = 1) -> Study:
+        return Study(path, space=space, objective=OBJECTIVE, seed=seed)
+
+    return opened
+
+
+def told(path: Path) -> list[FrozenTrial]:
+    """Read what Optuna has on disk."""
+    return optuna.load_study(study_name="hicache-tune", storage=f"sqlite:///{path}").trials
+
+
+def next_of(study: Study, records: list[TrialRecord]) -> Proposal:
+    """Return the next proposal, which there must be."""
+    proposal = study.propose(records)
+    assert proposal is not None
+    return proposal
+
+
+def search_all(study: Study, records: list[TrialRecord], limit: int) -> list[Setting]:
+    """Measure what is proposed until nothing is, or `limit` is reached; returns the settings in order."""
+    found = []
+    for number in count(len(records)):
+        proposal = study.propose(records) if len(found) < limit else None
+        if proposal is None:
+            return found
+        record = measured(proposal.setting, 1 + number / 10, number=number)
+        records.append(record)
+        found.append(proposal.setting)
+        study.learn(proposal, record)
+    raise AssertionError
+
+
+def test_the_baselines_come_first(open_study: OpenStudy) -> None:
+    """Trials 0 and 1 are HiCache off and on at defaults, which Optuna neither asks for nor is told."""
+    study, records = open_study(), list[TrialRecord]()
+    assert search_all(study, records, 2) == [OFF, ON]
+    assert next_of(study, records).setting not in BASELINES
+
+
+@pytest.mark.parametrize(
+    ("record", "again"),
+    [
+        (interrupted(OFF), True),
+        (failed(OFF, FailureKind.MODEL_MISSING), True),
+        (failed(OFF, FailureKind.CRASH), True),
+        (failed(OFF, FailureKind.KV_POOL_TOO_SMALL), False),
+        (invalid(OFF), False),
+        (measured(OFF, purpose="confirm"), True),
+    ],
+)
+def test_a_baseline_is_measured_again_when_nothing_is_known_of_it(
+    open_study: OpenStudy, record: TrialRecord, again: bool
+) -> None:
+    """A stop, or a fault that the user has mended since, says nothing; a failure of the setting itself does."""
+    assert next_of(open_study(), [record]).setting == (OFF if again else ON)
+
+
+def test_no_measured_setting_is_proposed_and_the_end_of_the_space_is_seen(open_study: OpenStudy) -> None:
+    """Each of the six settings of a small space comes once, then nothing."""
+    found = search_all(open_study(NARROW), list(DONE), limit=100)
+    assert len(found) == len({setting.key for setting in found}) == NARROW_SETTINGS
+
+
+def test_a_space_of_the_baselines_alone_is_used_up_at_once(open_study: OpenStudy) -> None:
+    """There is nothing to search between off and on."""
+    assert open_study(Ranges().space()).propose(DONE) is None
+
+
+def test_what_was_only_confirmed_counts_as_not_searched(open_study: OpenStudy, path: Path) -> None:
+    """A confirmation on other seeds neither hides a search trial nor stands for it."""
+    study, records = open_study(NARROW), list(DONE)
+    search_all(study, records, limit=100)
+    spoilt = [invalid(record.setting, purpose="confirm", seed=1001) for record in records]
+    assert study.propose([*records, *spoilt]) is None
+    assert all(trial.state is TrialState.COMPLETE for trial in told(path))
+
+
+def test_value_and_constraints_reach_optuna(open_study: OpenStudy, path: Path) -> None:
+    """The sampler hears of the P99, and of each bound by its own words."""
+    study = open_study()
+    proposal = next_of(study, DONE)
+    study.learn(proposal, measured(proposal.setting, 0.8, error_rate=0.04))
+    (trial,) = told(path)
+    assert (trial.state, trial.value) == (TrialState.COMPLETE, 0.8)
+    assert trial.constraints == {LAUNCHED: -1.0, ERRORS: pytest.approx(3.0)}
+    assert trial.user_attrs["setting"] == proposal.setting.label
+
+
+def test_a_failure_is_told_as_infeasible(open_study: OpenStudy, path: Path) -> None:
+    """A crash is information: a finite value with the constraint that it breaks (design rule 9)."""
+    study = open_study()
+    proposal = next_of(study, DONE)
+    study.learn(proposal, failed(proposal.setting))
+    (trial,) = told(path)
+    assert (trial.state, trial.value, trial.constraints) == (TrialState.COMPLETE, 600.0, {LAUNCHED: 1.0})
+
+
+def test_an_invalid_measurement_teaches_nothing(open_study: OpenStudy, path: Path) -> None:
+    """The client was at fault, so there is no value; the setting is not tried a third time either."""
+    study = open_study(NARROW)
+    proposal = next_of(study, DONE)
+    spoilt = invalid(proposal.setting)
+    study.learn(proposal, spoilt)
+    (trial,) = told(path)
+    assert (trial.state, trial.values, trial.constraints) == (TrialState.FAIL, None, {})
+    assert proposal.setting not in search_all(study, [*DONE, spoilt], limit=100)
+
+
+def test_an_interrupted_setting_comes_first_after_the_resume(open_study: OpenStudy, path: Path) -> None:
+    """What the user stopped is not lost: it is queued again."""
+    study = open_study()
+    proposal = next_of(study, DONE)
+    stopped = interrupted(proposal.setting)
+    study.learn(proposal, stopped)
+    resumed = open_study()
+    resumed.settle()
+    assert next_of(resumed, [*DONE, stopped]).setting == proposal.setting
+    assert [trial.state for trial in told(path)] == [TrialState.FAIL, TrialState.RUNNING]
+
+
+def test_case_57_a_trial_of_a_dead_process_is_failed_and_queued_again(open_study: OpenStudy, path: Path) -> None:
+    """After a reboot in trial 9 nothing stays RUNNING, and its parameters are the next proposal (case 57)."""
+    story, wanted = json.loads((case_folder(57) / "trials.json").read_text()), expected(57)
+    space = Ranges(hicache="on", mem_fraction_static="0.80:0.92:0.02", hicache_ratio="1.5:6:0.5").space()
+    study, records = open_study(space), list(DONE)
+    search_all(study, records, limit=story["complete"])
+    (running,) = story["running"]
+    storage = optuna.load_study(study_name="hicache-tune", storage=f"sqlite:///{path}")
+    storage.enqueue_trial({"hicache": True, **running["params"]})
+    crashed = next_of(study, records)
+    assert [trial.state for trial in told(path)][running["n"]] is TrialState.RUNNING
+
+    resumed = open_study(space)
+    resumed.settle()
+    assert f"marked {told(path)[running['n']].state.name} at resume" in wanted["trial_9"]
+    again = next_of(resumed, records)
+    assert again.setting == crashed.setting
+    assert again.setting.mem_fraction_static == wanted["requeued"]["mem_fraction_static"]
+    assert again.setting.hicache_ratio == wanted["requeued"]["hicache_ratio"]
+
+
+def test_a_measured_but_untold_setting_is_told_without_a_launch(open_study: OpenStudy, path: Path) -> None:
+    """A crash between a measurement and its tell costs nothing: the record on disk is the truth."""
+    proposal = next_of(open_study(), DONE)
+    record = measured(proposal.setting, 0.5)
+    resumed = open_study()
+    resumed.settle()
+    assert next_of(resumed, [*DONE, record]).setting != proposal.setting
+    lost, told_again, _ = told(path)
+    assert (lost.state, told_again.state, told_again.value) == (TrialState.FAIL, TrialState.COMPLETE, 0.5)
+    assert told_again.params == lost.params
+
+
+def test_settling_twice_changes_nothing(open_study: OpenStudy, path: Path) -> None:
+    """A study that was left in order is not touched."""
+    study = open_study()
+    search_all(study, list(DONE), 2)
+    states = [trial.state for trial in told(path)]
+    for _ in range(2):
+        open_study().settle()
+    assert [trial.state for trial in told(path)] == states
+
+
+def test_a_resumed_study_goes_on_with_other_random_proposals(open_study: OpenStudy) -> None:
+    """The seed of the sampler moves on; else the second life would repeat the first."""
+    records = list(DONE)
+    first = search_all(open_study(), records, 3)
+    assert [setting.label for setting in first] == [s.label for s in first_proposals(WIDE, 1, 3)]
+    second_life = [next_of(open_study(), list(DONE)).setting.key for _ in range(3)]
+    assert len(set(second_life)) > 1
+    assert not set(second_life) & {setting.key for setting in first}
+
+
+def test_equal_seeds_search_alike(tmp_path: Path) -> None:
+    """Two studies of one seed propose the same settings for the same results."""
+    found = []
+    for name in ("a", "b"):
+        study = Study(tmp_path / f"{name}.db", space=WIDE, objective=OBJECTIVE, seed=4)
+        found.append([setting.key for setting in search_all(study, list(DONE), 8)])
+    assert found[0] == found[1]
+
+
+def test_case_55_a_result_outlasts_a_locked_database(open_study: OpenStudy, path: Path) -> None:
+    """A dashboard that holds the file for 8 s delays the result, and loses nothing (case 55)."""
+    held_s = json.loads((case_folder(55) / "two_jobs.json").read_text())["lock_held_s"]
+    study = open_study()
+    proposal = next_of(study, DONE)
+    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    released = threading.Timer(held_s, lambda: other.execute("ROLLBACK"))
+    released.start()
+    try:
+        study.learn(proposal, measured(proposal.setting, 0.7))
+    finally:
+        released.join()
+        other.close()
+    (trial,) = told(path)
+    assert (trial.state, trial.value) == (TrialState.COMPLETE, 0.7)
+
+
+def test_a_failing_region_is_left(open_study: OpenStudy) -> None:
+    """Constraints steer the search: where everything breaks one, the last proposals are mostly elsewhere."""
+    study, records = open_study(), list(DONE)
+    for number in range(30):
+        proposal = next_of(study, records)
+        fits = proposal.setting.mem_fraction_static is not None and proposal.setting.mem_fraction_static < 0.8
+        record = measured(proposal.setting, 1.0) if fits else failed(proposal.setting)
+        records.append(record.model_copy(update={"number": number, "outcome": record.outcome}))
+        study.learn(proposal, record)
+    late = records[-10:]
+    assert sum(record.outcome is Outcome.MEASURED for record in late) >= 6
