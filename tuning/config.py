@@ -97,11 +97,12 @@ def read_study(root: Path) -> StudyFile:
     path = root / STUDY_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        version = int(data["schema_version"])
     except FileNotFoundError:
         raise ConfigError(f"there is no study in {root}; see --results and --study") from None
-    except (OSError, ValueError) as problem:
-        raise StoreError(f"{path}: not readable ({problem}); restore it or start another study") from None
-    if data.get("schema_version", 0) > SCHEMA_VERSION:
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise StoreError(f"{path}: not readable ({problem!r}); restore it or start another study") from None
+    if version > SCHEMA_VERSION:
         raise StoreError(f"{path}: written by a newer hicache-tune; upgrade to go on with it")
     return StudyFile.parse(data, where=str(path))
 
@@ -113,8 +114,7 @@ def _differences(stored: Search, wanted: Search) -> list[str]:
         if isinstance(was, Space) and isinstance(now, Space):
             found += _space_differences(was, now)
         elif was != now:
-            short = ("its content", "has changed") if name == "scenario" else (f"was {was}", f"is {now}")
-            found.append(f"{name}: {', '.join(short)}")
+            found.append(f"{name}: {'its content has changed' if name == 'scenario' else f'was {was}, is {now}'}")
     return found
 
 

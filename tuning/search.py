@@ -111,9 +111,11 @@ class Searcher:
         return [*BASELINES, *top]
 
     def _has_confirmed(self, setting: Setting, seed: int) -> bool:
+        """Whether there is a confirmation that says something; a resume tries again what was invalid twice."""
         return any(
-            r.purpose == "confirm" and r.setting.key == setting.key and r.seed == seed and not _interrupted(r)
+            (r.purpose, r.setting.key, r.seed) == ("confirm", setting.key, seed)
             for r in self.records
+            if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)
         )
 
     def _measure(self, purpose: Purpose, setting: Setting, seed: int) -> TrialRecord:

@@ -7,18 +7,21 @@ loses nothing: `settle` reconciles the two when the study is opened again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import ExperimentalWarning
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from harness.engine.failure import Blame
 from harness.engine.setting import Setting
+from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
 from tuning.objective import Objective
 from tuning.space import Space
@@ -48,11 +51,12 @@ class Study:
     """Proposes settings and learns from records."""
 
     def __init__(self, path: Path, *, space: Space, objective: Objective, seed: int) -> None:
-        self._space, self._objective = space, objective
-        storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
-        self._study = optuna.create_study(storage=storage, study_name="hicache-tune", load_if_exists=True)
-        # A resumed sampler must not repeat the proposals of its first life.
-        lived = len(self._study.get_trials(deepcopy=False))
+        self._path, self._space, self._objective = path, space, objective
+        with self._storage():
+            storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
+            self._study = optuna.create_study(storage=storage, study_name="hicache-tune", load_if_exists=True)
+            # A resumed sampler must not repeat the proposals of its first life.
+            lived = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = _sampler(seed + lived)
 
     def settle(self) -> None:
@@ -60,9 +64,10 @@ class Study:
 
         If its measurement is on disk after all, `propose` recognises the setting and tells it without a launch.
         """
-        for frozen in self._study.get_trials(states=[TrialState.RUNNING]):
-            self._study.tell(frozen.number, state=TrialState.FAIL)
-            self._study.enqueue_trial(frozen.params)
+        with self._storage():
+            for frozen in self._study.get_trials(states=[TrialState.RUNNING]):
+                self._study.tell(frozen.number, state=TrialState.FAIL)
+                self._study.enqueue_trial(frozen.params)
 
     def propose(self, records: Iterable[TrialRecord]) -> Proposal | None:
         """Propose the next setting: first the baselines, then what Optuna asks for; None when the space is used up."""
@@ -71,20 +76,22 @@ class Study:
         for baseline in BASELINES:
             if baseline.key not in measured or stops_the_search(measured[baseline.key]):
                 return Proposal(baseline)
-        for _ in range(MAX_DUPLICATES):
-            trial = self._study.ask()
-            setting = self._space.propose(trial)
-            trial.set_user_attr(SETTING, setting.label)
-            known = measured.get(setting.key)
-            if known is None:
-                return Proposal(setting, trial)
-            self._tell(trial, known)
+        with self._storage():
+            for _ in range(MAX_DUPLICATES):
+                trial = self._study.ask()
+                setting = self._space.propose(trial)
+                trial.set_user_attr(SETTING, setting.label)
+                known = measured.get(setting.key)
+                if known is None:
+                    return Proposal(setting, trial)
+                self._tell(trial, known)
         return None
 
     def learn(self, proposal: Proposal, record: TrialRecord) -> None:
         """Tell Optuna what was measured."""
         if proposal.trial is not None:
-            self._tell(proposal.trial, record)
+            with self._storage():
+                self._tell(proposal.trial, record)
 
     def _tell(self, trial: optuna.Trial, record: TrialRecord) -> None:
         """Tell value and constraints; a measurement that is at fault itself teaches nothing."""
@@ -96,6 +103,17 @@ class Study:
         for name, violation in self._objective.violations(record).items():
             trial.set_constraint(name, violation)
         self._study.tell(trial, self._objective.value_s(record))
+
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        """Turn what Optuna's storage raises into one sentence; the measurements beside it are whole."""
+        try:
+            yield
+        except (StorageInternalError, SQLAlchemyError):
+            raise StoreError(
+                f"{self._path}: Optuna cannot use it; end the program that holds it, or remove it if it is damaged, "
+                "then --resume: every measurement is kept beside it"
+            ) from None
 
 
 def stops_the_search(baseline: TrialRecord) -> bool:

@@ -21,7 +21,7 @@ from harness.store import REQUESTS_FILE, Outcome, TrialRecord, folder_of
 from harness.summary import ttft_s
 from scenarios.plan import Phase
 from scenarios.strict import StrictModel
-from tuning.objective import Objective
+from tuning.objective import LAUNCHED, Objective
 
 PUBLIC_PORT = "30000"
 NEGLIGIBLE = 0.02
@@ -276,5 +276,5 @@ def _why_nothing(records: Sequence[TrialRecord], objective: Objective) -> str:
             broken[name] += 1
     worst = max(broken, key=broken.__getitem__)
     said = next((r.reason for r in records if r.reason), "")
-    why = said if worst == "launched" and said else f"{broken[worst]} of {len(records)} broke `{worst}`"
-    return f"no setting of {len(records)} is feasible: {why}"
+    why = said if worst == LAUNCHED and said else f"{broken[worst]} of {len(records)} trials broke `{worst}`"
+    return f"no setting of {len({r.setting.key for r in records})} is feasible: {why}"

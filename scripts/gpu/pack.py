@@ -24,7 +24,7 @@ PYTHON_VERSION = "3.12"
 GLIBC = ("2_39", "2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
 PLATFORMS = (*(f"manylinux_{v}_x86_64" for v in GLIBC), *(f"manylinux{v}_x86_64" for v in ("2014", "2010", "1")))
 
-HOST_HAS = ("numpy", "scipy", "pyarrow", "tokenizers", "huggingface_hub", "hf_xet", "pytest")
+HOST_HAS = ("numpy", "scipy", "pyarrow", "tokenizers", "huggingface_hub", "hf_xet", "fsspec", "pytest")
 """Distributions of the harness that the host must have in our version ranges; window.py checks that at its start."""
 LEFT_OUT = (
     "sgl_kernel/flash_ops*",  # FA3: 1.7 GB unpacked; the triton backend needs none of it
@@ -36,11 +36,9 @@ LEFT_OUT = (
     "zstandard/_cffi*",
     "plotly/labextension/*",
     "*.data/*",
-    "gevent/tests/*",
-    "pandas/tests/*",
 )
-SOURCES_OF_BINARIES = ("*.c", "*.pyx", "*.pxd", "*.pyi")
-"""Left out of the harness only: the engine compiles kernels from sources on the host."""
+LEFT_OUT_OF_HARNESS = ("*/tests/*", "locust/webui/*", "*.c", "*.cpp", "*.h", "*.hpp", "*.pyx", "*.pxd", "*.pyi")
+"""Not of the engine, which compiles kernels from such sources on the host."""
 PINNED_BY_TRANSFORMERS = "tokenizers>=0.22.0,<=0.23.0"
 
 
@@ -80,8 +78,8 @@ def pack_harness(archive: Path) -> None:
         (project,) = own.glob("*.whl")
         download(wheels, str(project))
         carried = [wheel for wheel in sorted(wheels.glob("*.whl")) if distribution(wheel) not in HOST_HAS]
-        unpack(carried, site, LEFT_OUT + SOURCES_OF_BINARIES)
-        strip(site)
+        unpack(carried, site, LEFT_OUT + LEFT_OUT_OF_HARNESS)
+        strip(site, carried)
         compress(site, archive)
 
 
@@ -94,7 +92,7 @@ def download(folder: Path, *what: str) -> None:
 
 def pip(*arguments: str) -> None:
     """Run pip of this Python."""
-    subprocess.run([sys.executable, "-m", "pip", "--quiet", *arguments], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "-qq", *arguments], check=True)
 
 
 def distribution(wheel: Path) -> str:
@@ -111,10 +109,15 @@ def unpack(wheels: Iterable[Path], site: Path, left_out: Iterable[str]) -> None:
             archive.extractall(site, names)
 
 
-def strip(site: Path) -> None:
-    """Drop debug symbols, half of what compiled packages weigh; where there is no `strip`, they travel."""
+def strip(site: Path, wheels: Iterable[Path]) -> None:
+    """Drop debug symbols, half of what compiled packages weigh; where there is no `strip`, they travel.
+
+    Wheels that bring libraries in a .libs folder were patched to find them, which `strip` may break.
+    """
     program = shutil.which("strip")
-    libraries = [str(path) for path in site.rglob("*.so") if not Path(f"{path.parts[0]}.libs").exists()]
+    members = [zipfile.ZipFile(wheel).namelist() for wheel in wheels]
+    plain = [name for names in members if not any(".libs/" in name for name in names) for name in names]
+    libraries = [str(site / name) for name in plain if name.endswith(".so") and (site / name).exists()]
     if program and libraries:
         subprocess.run([program, "--strip-debug", *libraries], check=True)
 
@@ -122,7 +125,9 @@ def strip(site: Path) -> None:
 def compress(site: Path, archive: Path) -> None:
     """Write `site` as a tar.xz that appears only when it is whole."""
     partial = archive.with_suffix(".part")
-    subprocess.run(["tar", "-C", str(site), "-I", "xz -T0 -9", "-cf", str(partial), "."], check=True)
+    subprocess.run(
+        [shutil.which("tar") or "tar", "-C", str(site), "-I", "xz -T0 -9", "-cf", str(partial), "."], check=True
+    )
     partial.replace(archive)
 
 

@@ -1,16 +1,27 @@
-"""Trial records as plain values: no files, no requests, only what proposing, learning and deciding look at."""
+"""Trial records as plain values, and the requests of a confirmation: what proposing, learning and deciding look at."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.setting import Setting
-from harness.store import Outcome, Step, TrialRecord
+from harness.load.record import RequestRecord, Status, write_records
+from harness.statistics import Floats
+from harness.store import REQUESTS_FILE, Outcome, Step, TrialRecord, folder_of
 from harness.summary import Latency, Summary
 from harness.telemetry import Headroom
+from scenarios.plan import Phase
 
+Bools = npt.NDArray[np.bool_]
+
+S = 10**9
 GIB = 2**30
+SESSIONS, TURNS = 40, 6
 
 
 def summary(p99_s: float | None, *, error_rate: float = 0.0) -> Summary:
@@ -88,3 +99,27 @@ def interrupted(setting: Setting, **changes: Any) -> TrialRecord:
     """Make a trial that the user stopped."""
     nothing: dict[str, Any] = {"outcome": Outcome.INTERRUPTED, "reason": "stopped by the user"}
     return measured(setting, **nothing, summary=None, headroom=None).model_copy(update=changes)
+
+
+def base_ttft_s(seed: int) -> Floats:
+    """Draw what the requests of one seed take with HiCache off: sessions by turns, in seconds."""
+    rng = np.random.default_rng(seed)
+    return rng.lognormal(0, 0.2, (SESSIONS, 1)) * rng.lognormal(0, 0.3, (SESSIONS, TURNS))
+
+
+def write_requests(root: Path, record: TrialRecord, ttft_s: Floats, cut: Bools | None = None) -> None:
+    """Write the requests of a trial: sessions by turns, of which those of `cut` were not answered."""
+    folder = folder_of(root, record.number, record.purpose)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_records(_requests(ttft_s, cut), folder / REQUESTS_FILE)
+
+
+def _requests(ttft_s: Floats, cut: Bools | None) -> list[RequestRecord]:
+    """Make the requests of a load, with a warm-up request that must not count."""
+    found = [RequestRecord("w", 0, Phase.WARMUP, Status.OK, 0, 0, 99 * S, 99 * S, 99 * S)]
+    for (session, turn), seconds in np.ndenumerate(ttft_s):
+        answered = cut is None or not cut[session, turn]
+        first_ns = round(float(seconds) * S)
+        status, token_ns = (Status.OK, first_ns) if answered else (Status.CUT, None)
+        found.append(RequestRecord(f"s{session}", turn, Phase.COUNTED, status, 0, 0, first_ns, token_ns, token_ns))
+    return found

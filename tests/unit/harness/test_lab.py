@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,11 @@ def test_the_ledger_lies_in_the_study(tmp_path: Path) -> None:
 
 
 def test_host_room_is_read(tmp_path: Path) -> None:
-    """Room is the host's memory as it is now, its control group respected."""
-    room, memory = lab(tmp_path).host_room(), HostMemory.read()
+    """Room is the host's memory as it is now, its control group respected, less what this engine keeps free."""
+    bench = lab(tmp_path)
+    bench.spec = replace(bench.spec, host_reserve_bytes=7)
+    room, memory = bench.host_room(), HostMemory.read()
+    assert room.reserve_bytes == 7
     assert room.total_bytes == memory.total_bytes
     assert 0 < room.available_bytes <= memory.total_bytes
 

@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
+from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
 from tests.support.recordings import case_folder, expected
 from tests.support.trials import failed, interrupted, invalid, measured
@@ -63,7 +64,7 @@ def next_of(study: Study, records: list[TrialRecord]) -> Proposal:
 
 def search_all(study: Study, records: list[TrialRecord], limit: int) -> list[Setting]:
     """Measure what is proposed until nothing is, or `limit` is reached; returns the settings in order."""
-    found = []
+    found: list[Setting] = []
     for number in count(len(records)):
         proposal = study.propose(records) if len(found) < limit else None
         if proposal is None:
@@ -241,6 +242,31 @@ def test_case_55_a_result_outlasts_a_locked_database(open_study: OpenStudy, path
         other.close()
     (trial,) = told(path)
     assert (trial.state, trial.value) == (TrialState.COMPLETE, 0.7)
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_database_that_cannot_be_used_is_named(
+    open_study: OpenStudy, path: Path, damaged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence says which file, what to do, and that nothing measured is lost."""
+    monkeypatch.setattr("tuning.study.SQLITE_TIMEOUT_S", 0)
+    study = open_study()
+    proposal = next_of(study, DONE)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    if damaged:
+        other.close()
+        path.write_bytes(b"no database" * 1000)
+    steps: list[Callable[[], object]] = [
+        lambda: study.learn(proposal, measured(proposal.setting)),
+        lambda: study.propose(DONE),
+        study.settle,
+        open_study,
+    ]
+    for step in steps:
+        with pytest.raises(StoreError, match=r"study\.db: Optuna cannot use it; .* every measurement is kept"):
+            step()
+    other.close()
 
 
 def test_a_failing_region_is_left(open_study: OpenStudy) -> None:

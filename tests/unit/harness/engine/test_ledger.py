@@ -39,15 +39,15 @@ def test_a_reused_pid_is_never_signalled(change: dict[str, object]) -> None:
         assert alive(stranger.pid)
 
 
-def test_an_older_session_without_leader_is_not_ours() -> None:
-    """Members that are older than the leader we recorded belong to an earlier session of the same id."""
+def test_a_foreign_session_without_leader_is_not_ours() -> None:
+    """Members that are older than the leader we recorded, or of another boot, are of another session of that id."""
     with foreign(with_child(SLEEP, "pass")) as leader:
         owned = Owned.of(leader.pid)
         leader.wait()
         (child,) = owned.members()
-        later = replace(owned, started=owned.started + 1000)
-        assert later.members() == []
-        assert end(later, term_s=0, kill_s=0.1) == 0
+        for theirs in (replace(owned, started=owned.started + 1000), replace(owned, boot="another")):
+            assert theirs.members() == []
+            assert end(theirs, term_s=0, kill_s=0.1) == 0
         assert alive(child.pid)
         end(owned, term_s=0)
 

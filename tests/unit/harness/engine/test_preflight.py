@@ -49,6 +49,7 @@ def test_room_keeps_a_fifth_free() -> None:
     """A fifth of the host, and never less than SGLang's own reserve, is not given away."""
     assert HostRoom(100 * GIB, 100 * GIB).for_host_pool_bytes == 80 * GIB
     assert HostRoom(30 * GIB, 40 * GIB).for_host_pool_bytes == 20 * GIB
+    assert HostRoom(30 * GIB, 40 * GIB, reserve_bytes=GIB).for_host_pool_bytes == 22 * GIB
     assert HostRoom(5 * GIB, 100 * GIB).for_host_pool_bytes == 0
 
 

@@ -168,8 +168,9 @@ def test_the_engine_s_environment_is_not_the_guard_s(launch: Launch, tmp_path: P
 
 
 def test_listening_is_the_engine_s_own(launch: Launch) -> None:
-    """An engine listens when a process of its session has the port, not when somebody else has."""
+    """An engine listens when a process of its session has its port, not when somebody else has, or it has another."""
     assert launch(LISTEN).listens()
+    assert not launch(LISTEN.replace("int(sys.argv[1])", "0")).listens()
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         engine = launch(SLEEP, port=foreign.getsockname()[1])
         assert not engine.listens()

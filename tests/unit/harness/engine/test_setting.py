@@ -56,7 +56,14 @@ def test_the_key_stands_for_the_flags(one: Setting, other: Setting) -> None:
     """Two settings have one key exactly when they give one command line."""
     same = list(one.canonical().flags()) == list(other.canonical().flags())
     assert (one.key == other.key) is same
-    assert one.canonical() != other.canonical() or same
+    # Written out, because to Python 1 and True are equal: one is `--flag 1`, the other `--flag`.
+    assert one.canonical().model_dump_json() != other.canonical().model_dump_json() or same
+
+
+def test_true_is_not_one() -> None:
+    """A flag that stands alone and the same flag with a value are two settings."""
+    assert Setting(extra={"a": True}).key != Setting(extra={"a": 1}).key
+    assert Setting(extra={"a": False}).key == Setting().key
 
 
 @given(settings())

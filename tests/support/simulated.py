@@ -1,0 +1,49 @@
+"""An engine that is a function of the setting, in place of `harness.trial.run_trial`, for tests of whole searches."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+
+from harness.engine.setting import Setting
+from harness.lab import Lab
+from harness.store import Effective, Purpose, Step, TrialRecord, folder_of, write_trial
+from scenarios.plan import Plan
+from tests.support.trials import base_ttft_s, measured, write_requests
+
+TRIAL_S = 30.0
+
+
+class SimulatedEngine:
+    """Measures a setting by a pure function: more host memory is quicker. It keeps a list of what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Purpose, Setting, int]] = []
+        self.answers: dict[str, deque[TrialRecord]] = defaultdict(deque)
+        """Answers in place of a measurement, by the key of the setting, each once."""
+        self.after_each: Callable[[TrialRecord], None] = lambda record: None
+        self.trial_s: dict[Purpose, float] = {"search": TRIAL_S, "confirm": TRIAL_S}
+        self.effective: Effective | None = None
+
+    def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
+        """Measure, write the record, and let the time pass."""
+        self.asked.append((purpose, setting, plan.seed))
+        waiting = self.answers[setting.key]
+        found = waiting.popleft() if waiting else measured(setting, p99_s(setting), effective=self.effective)
+        steps = (Step(name="load", seconds=self.trial_s[purpose]),)
+        record = found.model_copy(update={"number": number, "purpose": purpose, "seed": plan.seed, "steps": steps})
+        write_requests(lab.root, record, base_ttft_s(plan.seed) * p99_s(setting))
+        write_trial(record, folder_of(lab.root, number, purpose))
+        self.after_each(record)
+        return record
+
+    def settings(self, purpose: Purpose) -> list[Setting]:
+        """List the settings that were measured for this purpose, in order."""
+        return [setting for asked_for, setting, _ in self.asked if asked_for == purpose]
+
+
+def p99_s(setting: Setting) -> float:
+    """Return what the simulated engine takes with this setting."""
+    if not setting.hicache:
+        return 1.0 + (setting.page_size or 1) / 1000
+    return 0.2 + 0.6 / (setting.hicache_ratio or 2.0) + (setting.page_size or 1) / 1000

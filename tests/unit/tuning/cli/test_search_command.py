@@ -1,0 +1,229 @@
+"""`hicache-tune search` and `report`: plans, exit codes and what is printed where."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.engine.failure import FailureKind
+from harness.store import TrialRecord
+from tests.support.console import Run, Said
+from tests.support.simulated import SimulatedEngine
+from tests.support.trials import failed, invalid
+from tuning.study import BASELINES
+
+OFF, ON = BASELINES
+CPU = ("search", "--engine", "cpu", "--study", "s", "--scenario", "cpu-smoke")
+SMALL = (
+    *CPU,
+    "--hicache",
+    "on",
+    "--mem-fraction-static",
+    "0.88",
+    "--page-size",
+    "16",
+    "--transfer",
+    "direct/layer_first",
+)
+QUICK = (*SMALL, "--hicache-write-policy", "write_back", "--hicache-ratio", "3,4")
+
+
+def launch_lines(said: Said) -> list[str]:
+    """Return the launch commands that were printed."""
+    return [line for line in said.err.splitlines() if "sglang.launch_server" in line]
+
+
+def test_a_dry_run_prints_the_baselines_and_launches_nothing(run: Run, model: Path) -> None:
+    """The plan is there to be read: what is searched, and each first command whole."""
+    said = run(*CPU, "--dry-run", "--trials", "4")
+    assert (said.code, said.out) == (0, "")
+    assert "4 settings, then 10 trials of confirmation; constraints: errors <= 1%, headroom.host >= 1GiB" in said.err
+    assert "  hicache: off,on\n" in said.err
+    assert "  hicache_ratio: 1.5:6:0.5 (with HiCache)\n" in said.err
+    off, on, *proposals = launch_lines(said)
+    assert off.startswith(f"engine/python -m sglang.launch_server --model-path {model} --host 127.0.0.1 --port ")
+    assert "hierarchical" not in off
+    assert "--enable-hierarchical-cache --hicache-ratio 2.0 --hicache-write-policy write_through" in on
+    assert len(proposals) == 2
+    assert not Path("results").exists()
+
+
+def test_a_dry_run_of_the_baselines_alone_proposes_nothing(run: Run) -> None:
+    """Two trials are the two baselines."""
+    assert len(launch_lines(run(*CPU, "--dry-run", "--trials", "2"))) == 2
+
+
+def test_flags_win_over_variables_over_the_file_over_defaults(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable of --trials is HICACHE_TUNE_TRIALS; the file's key is `trials` below [search]."""
+    assert "20 settings" in run(*CPU, "--dry-run").err
+    Path("hicache-tune.toml").write_text("[search]\ntrials = 3\nconfirm_top = 1\n", encoding="utf-8")
+    assert "3 settings, then 6 trials" in run(*CPU, "--dry-run").err
+    monkeypatch.setenv("HICACHE_TUNE_TRIALS", "4")
+    assert "4 settings, then 6 trials" in run(*CPU, "--dry-run").err
+    assert "5 settings, then 6 trials" in run(*CPU, "--dry-run", "--trials", "5").err
+
+
+def test_lists_and_switches_come_from_the_file_too(run: Run) -> None:
+    """Constraints as a list, a dry run as true."""
+    lines = ("[search]", 'constraint = ["errors <= 2%", "ttft.p50 <= 1s"]', "dry-run = true", 'engine = "cpu"')
+    Path("hicache-tune.toml").write_text("\n".join(lines), encoding="utf-8")
+    assert "constraints: errors <= 2%, ttft.p50 <= 1s" in run("search").err
+
+
+def test_a_size_of_the_user_takes_the_place_of_the_default_ratio(run: Run) -> None:
+    """Else every search over sizes would be refused for a ratio that nobody gave."""
+    said = run(*CPU, "--dry-run", "--hicache-size", "2:4")
+    assert "  hicache_size: 2:4:1 (with HiCache)\n" in said.err
+    assert "hicache_ratio:" not in said.err
+
+
+def test_a_search_ends_with_the_launch_command_and_the_report(run: Run, engine: SimulatedEngine) -> None:
+    """What is for people is on stderr; stdout stays empty."""
+    said = run(*QUICK, "--trials", "4", "--confirm-top", "1")
+    assert (said.code, said.out) == (0, "")
+    assert "lower [" in said.err
+    assert "Launch it with:" in said.err
+    assert any("--port 30000" in line and "--hicache-ratio 4" in line for line in launch_lines(said))
+    assert Path("results/s/report.html").exists()
+    assert json.loads(Path("results/s/result.json").read_text())["verdict"]["kind"] == "better"
+
+
+def test_json_alone_is_on_stdout(run: Run, engine: SimulatedEngine) -> None:
+    """A program can read it, whatever else is shown; the report command gives the same again."""
+    said = run(*QUICK, "--trials", "3", "--confirm-top", "1", "--json")
+    assert said.code == 0
+    assert json.loads(said.out) == json.loads(Path("results/s/result.json").read_text())
+    again = run("report", "s", "--json")
+    assert json.loads(again.out)["verdict"] == json.loads(said.out)["verdict"]
+
+
+def test_nothing_feasible_is_exit_code_2(run: Run, engine: SimulatedEngine) -> None:
+    """The search has its answer: none of these."""
+    for setting in (OFF, ON):
+        engine.answers[setting.key].append(failed(setting))
+    said = run(*CPU, "--hicache", "off", "--trials", "2", "--mem-fraction-static", "", "--page-size", "")
+    assert said.code == 2
+    assert "no setting of 2 is feasible: the engine failed with gpu_oom" in said.err
+
+
+def test_a_budget_that_ends_before_the_verdict_is_exit_code_124(run: Run, engine: SimulatedEngine) -> None:
+    """The best so far is shown, and said to be unproven."""
+    said = run(*QUICK, "--trials", "3", "--budget", "1s")
+    assert said.code == 124
+    assert "not confirmed: best so far is " in said.err
+
+
+def test_a_search_that_is_not_to_confirm_ends_well_without(run: Run, engine: SimulatedEngine) -> None:
+    """Who asks for no confirmation gets what there is, and exit code 0."""
+    said = run(*QUICK, "--trials", "3", "--confirm-rounds", "0")
+    assert said.code == 0
+    assert "not confirmed: best so far is " in said.err
+
+
+def test_a_search_that_measured_nothing_valid_does_not_end_well(run: Run, engine: SimulatedEngine) -> None:
+    """Not even without a confirmation."""
+    for setting in (OFF, ON):
+        engine.answers[setting.key].extend([invalid(setting)] * 2)
+    said = run(*QUICK, "--trials", "2", "--confirm-rounds", "0")
+    assert said.code == 124
+    assert "nothing was measured: the load process was late" in said.err
+
+
+def test_an_engine_that_cannot_start_is_exit_code_1_and_the_study_is_intact(run: Run, engine: SimulatedEngine) -> None:
+    """The engine's own last lines say why; once that is mended, the same flags with --resume go on."""
+    engine.answers[OFF.key].append(failed(OFF, FailureKind.BAD_FLAG))
+    said = run(*QUICK, "--trials", "3", "--confirm-rounds", "0")
+    assert said.code == 1
+    assert "hicache-tune: the engine failed with bad_flag" in said.err
+    assert "\n  last of the last lines\n" in said.err
+    assert run(*QUICK, "--trials", "3", "--confirm-rounds", "0", "--resume").code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_exit_code_130_and_can_be_resumed(run: Run, engine: SimulatedEngine, number: signal.Signals) -> None:
+    """The trial that runs is ended in order; the sentence says how to go on."""
+    before = signal.getsignal(number)
+
+    def stop(record: TrialRecord) -> None:
+        if len(engine.asked) == 2:
+            os.kill(os.getpid(), number)
+
+    engine.after_each = stop
+    said = run(*QUICK, "--trials", "3")
+    assert said.code == 130
+    assert "Nothing is lost; go on with the same flags and --study s --resume" in said.err
+    assert len(engine.asked) == 2
+    assert signal.getsignal(number) is before
+    assert run(*QUICK, "--trials", "3", "--resume").code == 0
+
+
+def test_a_study_that_exists_is_not_mixed_with_a_new_one(run: Run, engine: SimulatedEngine) -> None:
+    """Neither without --resume, nor with other flags."""
+    assert run(*QUICK, "--trials", "2", "--confirm-rounds", "0").code == 0
+    again = run(*QUICK, "--trials", "2")
+    assert again.code == 1
+    assert "the study s exists in " in again.err
+    assert "give --resume to go on or another --study name" in again.err
+    other = run(*CPU, "--resume", "--page-size", "32")
+    assert other.code == 1
+    assert "page_size: was 16, is 32" in other.err
+    assert len(engine.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda: Path("results").touch(),
+            "cannot be written (Not a directory); free space or choose another --results",
+        ),
+        (lambda: _write("results/s/study.json", "[]"), "results/s/study.json: not readable"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_named(
+    run: Run, engine: SimulatedEngine, spoil: Callable[[], None], said: str
+) -> None:
+    """Before anything is launched."""
+    spoil()
+    answer = run(*QUICK, "--resume") if Path("results/s").exists() else run(*QUICK)
+    assert answer.code == 1
+    assert said in answer.err
+    assert engine.asked == []
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def test_a_metrics_port_that_is_taken_is_named(run: Run, engine: SimulatedEngine) -> None:
+    """Nothing that holds it is touched, and nothing is launched."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        said = run(*QUICK, "--metrics-port", str(port))
+    assert said.code == 1
+    assert (
+        f"the metrics exporter cannot listen on 127.0.0.1:{port} (Address already in use); choose another" in said.err
+    )
+    assert engine.asked == []
+
+
+def test_device_headroom_without_a_gpu_is_refused(run: Run, engine: SimulatedEngine) -> None:
+    """A bound that cannot be watched is not passed over."""
+    said = run(*QUICK, "--constraint", "headroom.device >= 1GiB")
+    assert said.code == 1
+    assert "no GPU" in said.err
+    assert engine.asked == []
+
+
+def test_scenarios_can_be_listed_and_shown(run: Run) -> None:
+    """The built-in names, and the figures of one."""
+    assert "support-chat" in run("scenario", "list").out
+    shown = run("scenario", "show", "cpu-smoke", "--json")
+    assert (shown.code, json.loads(shown.out)["requests"]) == (0, 72)
