@@ -12,6 +12,9 @@ from harness.engine.spec import EngineSpec
 from harness.telemetry import Nvml, NvmlUnavailable
 from scenarios.strict import StrictModel
 
+MAY_DIFFER = frozenset({"tool_version", "host", "memory_gib"})
+"""A rented host is another each time, of the same make; some virtual machines show memory only as it is used."""
+
 
 class Environment(StrictModel):
     """Where and on what a study measures."""
@@ -21,7 +24,9 @@ class Environment(StrictModel):
     cores: int
     memory_gib: int
     gpus: tuple[str, ...]
-    """UUIDs of the GPUs in use; empty without one."""
+    """Models of the GPUs in use; empty without one."""
+    driver: str | None
+    """Version of the NVIDIA driver."""
     sglang_version: str
     model: str
     device: str
@@ -36,7 +41,8 @@ class Environment(StrictModel):
             processor=_processor(),
             cores=psutil.cpu_count() or 0,
             memory_gib=round(psutil.virtual_memory().total / 2**30),
-            gpus=tuple(gpu.uuid for gpu in device.devices) if isinstance(device, Nvml) else (),
+            gpus=tuple(gpu.name for gpu in device.devices) if isinstance(device, Nvml) else (),
+            driver=device.driver_version if isinstance(device, Nvml) else None,
             sglang_version=spec.sglang_version,
             model=spec.model,
             device=spec.device,
@@ -45,10 +51,10 @@ class Environment(StrictModel):
         )
 
     def differences(self, other: Environment) -> Iterator[str]:
-        """Yield what differs, in words; the tool's own version may."""
+        """Yield what differs, in words, apart from what may differ."""
         for name in type(self).model_fields:
             mine, theirs = getattr(self, name), getattr(other, name)
-            if name != "tool_version" and mine != theirs:
+            if name not in MAY_DIFFER and mine != theirs:
                 yield f"{name} was {theirs}, is {mine}"
 
 

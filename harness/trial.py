@@ -71,8 +71,9 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
 @contextmanager
 def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineProcess]:
     """Launch the engine, and stop it to the last process whatever happens in between."""
-    port = free_port(lab.spec.host)
     with draft.step("launch"):
+        lab.ledger.end_orphans()  # an engine that outlived its stop would hold memory that this one needs
+        port = free_port(lab.spec.host)
         draft.argv, draft.env = tuple(lab.spec.argv(draft.setting, port)), dict(lab.spec.env)
         engine = EngineProcess.launch(
             draft.argv, env=draft.env, port=port, log_path=folder / ENGINE_LOG_FILE, book=lab.ledger
@@ -83,7 +84,7 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineProcess]:
         raise EngineLost(classify(engine.log_text, engine.exit_code, otherwise=str(problem))) from problem
     finally:
         with draft.step("stop"):
-            draft.stopped(engine.stop(term_s=lab.stop_term_s()))
+            draft.stopped(engine.stop(term_s=lab.stop_term_s(), must_hurry=lab.must_hurry))
 
 
 def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineProcess, client: EngineClient, plan: Plan) -> LoadResult:
@@ -98,7 +99,7 @@ def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineProcess, client: E
     telemetry = sampler.result()
     telemetry.write_samples(folder / SAMPLES_FILE)
     draft.watched(telemetry)
-    if lab.should_stop():
+    if lab.should_stop() and result.outcome.stopped is not Stopped.COMPLETE:
         raise Interrupted
     if engine.exit_code is not None or result.outcome.stopped is Stopped.ENGINE_LOST:
         draft.loaded(result)

@@ -42,10 +42,15 @@ class Setting(StrictModel):
     extra: dict[str, FlagValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _one_host_pool_size(self) -> Self:
+    def _host_pool_makes_sense(self) -> Self:
         if self.hicache_size is not None and self.hicache_ratio is not None:
             raise ValueError(
                 "hicache_size and hicache_ratio are both set; SGLang would ignore the ratio, so keep one of them"
+            )
+        if self.hicache_ratio is not None and self.hicache_ratio < 1:
+            raise ValueError(
+                f"hicache_ratio is {self.hicache_ratio:g}; a host pool smaller than the device pool holds nothing that "
+                "the device does not, so give 1 or more"
             )
         return self
 

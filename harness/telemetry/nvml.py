@@ -23,10 +23,11 @@ class NvmlUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class GpuDevice:
-    """A GPU of this host by its NVML index and its UUID."""
+    """A GPU of this host by its NVML index and its UUID; `name` is its model."""
 
     index: int
     uuid: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class Nvml:
         self._handles = tuple(handles)
         self._module = module
         self._open = True
+
+    @property
+    def driver_version(self) -> str:
+        """The version of the NVIDIA driver."""
+        return str(self._module.nvmlSystemGetDriverVersion())
 
     def read(self) -> DeviceReading | NvmlUnavailable:
         """Read every used GPU; one that is lost makes the whole reading unavailable."""
@@ -153,7 +159,10 @@ def open_nvml(
         return _explain(error)
     try:
         handles = [module.nvmlDeviceGetHandleByIndex(index) for index in range(module.nvmlDeviceGetCount())]
-        devices = tuple(GpuDevice(index, str(module.nvmlDeviceGetUUID(handle))) for index, handle in enumerate(handles))
+        devices = tuple(
+            GpuDevice(index, str(module.nvmlDeviceGetUUID(handle)), str(module.nvmlDeviceGetName(handle)))
+            for index, handle in enumerate(handles)
+        )
         used = used_devices(devices, visible, base_gpu_id=base_gpu_id, count=count)
     except module.NVMLError as error:
         _shut_down(module)

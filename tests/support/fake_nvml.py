@@ -44,6 +44,10 @@ class FakeNvml:
         """Count a closing."""
         self.opened -= 1
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        """Name a driver."""
+        return "580.1"
+
     def nvmlDeviceGetCount(self) -> int:
         """Count the GPUs."""
         return len(self.gpus)
@@ -51,6 +55,10 @@ class FakeNvml:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
         """Return the GPU, which is its own handle."""
         return self.gpus[index]
+
+    def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:
+        """Return the model: all are alike."""
+        return "Fake GPU"
 
     def nvmlDeviceGetUUID(self, gpu: FakeGpu) -> str:
         """Return the UUID."""

@@ -206,6 +206,7 @@ def study_file(**environment: Any) -> StudyFile:
         cores=2,
         memory_gib=16,
         gpus=(),
+        driver=None,
         sglang_version="0.5.15",
         model="tiny",
         device="cpu",

@@ -13,7 +13,7 @@ from harness.engine.setting import IoBackend, MemLayout, Setting, canonical_tran
 from harness.errors import ConfigError
 from tests.support.cases import case_folder
 
-RATIOS = st.floats(0.25, 16).map(lambda ratio: round(ratio, 2))
+RATIOS = st.floats(1, 16).map(lambda ratio: round(ratio, 2))
 EXTRA = st.dictionaries(
     st.sampled_from(["chunked-prefill-size", "schedule-policy", "disable-overlap-schedule", "hicache-storage-backend"]),
     st.booleans() | st.integers(1, 9999) | st.sampled_from(["lpm", "file"]),
@@ -146,6 +146,18 @@ def test_flags_are_in_order() -> None:
 
 
 @pytest.mark.contract
+def test_ratio_below_one_is_refused() -> None:
+    """Case 47: a host pool smaller than the device pool is useless, and some versions refuse it."""
+    space = json.loads((case_folder("47") / "space.json").read_text())
+    for ratio in space["search"]["hicache_ratio"]:
+        asked = {"hicache": True, "hicache_ratio": ratio}
+        if ratio < 1:
+            with pytest.raises(ConfigError, match=r"hicache_ratio is 0\.5; .* give 1 or more"):
+                Setting.parse(asked, where="setting")
+        else:
+            assert Setting.parse(asked, where="setting").hicache_ratio == ratio
+
+
 def test_size_and_ratio_are_refused_together() -> None:
     """Case 47: SGLang would ignore the ratio, so a search over it would turn a dead knob."""
     space = json.loads((case_folder("47") / "space.json").read_text())
