@@ -21,6 +21,7 @@ class FailureKind(enum.StrEnum):
     MODEL_MISSING = "model_missing"
     PORT_IN_USE = "port_in_use"
     HOST_MEMORY_REFUSED = "host_memory"
+    HOST_MEMORY_BUSY = "host_memory_busy"
     HOST_OOM_KILLED = "host_oom_killed"
     KV_POOL_TOO_SMALL = "kv_pool_too_small"
     GPU_OOM_AT_START = "gpu_oom"
@@ -105,12 +106,14 @@ RULES: Sequence[Rule] = (
 
 CRASH_ADVICE = "read the engine's log"
 ADVICE = {
+    FailureKind.HOST_MEMORY_BUSY: "free the memory that other programs hold, then resume",
     FailureKind.SLOW_START: "allow more time with --ready-timeout, or look at the last lines of the log",
     FailureKind.FLUSH_FAILED: "run again; if it repeats, the engine keeps requests in flight",
     FailureKind.GPU_OOM_UNDER_LOAD: "a smaller --mem-fraction-static: it started, but load needs more",
     FailureKind.CRASH: CRASH_ADVICE,
 } | {rule.kind: rule.advice for rule in RULES}
 BLAME = {
+    FailureKind.HOST_MEMORY_BUSY: Blame.MACHINE,
     FailureKind.SLOW_START: Blame.MACHINE,
     FailureKind.FLUSH_FAILED: Blame.MACHINE,
     FailureKind.GPU_OOM_UNDER_LOAD: Blame.SETTING,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from harness.engine.setting import DEFAULT_RATIO, Setting
 from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
 from harness.errors import ConfigError
 
+BUSY_LIMIT_S = 60.0
+"""How long memory that others hold is waited for: the engine of the last trial may still be giving its own back."""
 HOST_KEEP_FREE = 0.2
 """Share of the host's memory that we leave free whatever SGLang allows (safety rule of design.md)."""
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -29,23 +33,46 @@ class HostRoom:
     @property
     def for_host_pool_bytes(self) -> int:
         """The largest host pool, over all ranks, that keeps 20 % and SGLang's own reserve free."""
-        keep = max(int(HOST_KEEP_FREE * self.total_bytes), self.reserve_bytes)
-        return max(0, self.available_bytes - keep)
+        return max(0, self.available_bytes - self._keep_bytes)
+
+    @property
+    def when_idle_bytes(self) -> int:
+        """The largest host pool if nothing else held memory."""
+        return max(0, self.total_bytes - self._keep_bytes)
+
+    @property
+    def _keep_bytes(self) -> int:
+        return max(int(HOST_KEEP_FREE * self.total_bytes), self.reserve_bytes)
 
 
-def check_host_pool(setting: Setting, spec: EngineSpec, room: HostRoom, *, device_pool_bytes: int | None) -> None:
+def check_host_pool(
+    setting: Setting,
+    spec: EngineSpec,
+    read_room: Callable[[], HostRoom],
+    *,
+    device_pool_bytes: int | None,
+    busy_limit_s: float = BUSY_LIMIT_S,
+) -> None:
     """Raise LaunchFailed when the host pool of `setting` cannot fit; unknown sizes pass.
 
-    `device_pool_bytes` is the largest KV pool seen so far over all ranks, from which a ratio's size follows.
+    `device_pool_bytes` is the largest KV pool seen so far over all ranks, from which a ratio's size follows. A pool
+    that would fit if others did not hold memory is waited for, and then is not the setting's fault.
     """
     needed = host_pool_bytes(setting, spec.tp_size, device_pool_bytes=device_pool_bytes)
-    if needed is not None and needed > room.for_host_pool_bytes:
+    if not needed:
+        return
+    deadline = time.monotonic() + busy_limit_s
+    while needed > (room := read_room()).for_host_pool_bytes:
         said = (
             f"a host pool of {needed / 1e9:.1f} GB over {spec.tp_size} rank(s) does not fit: "
             f"{room.for_host_pool_bytes / 1e9:.1f} GB of {room.total_bytes / 1e9:.1f} GB can be given away "
             "with 20 % kept free; nothing was launched"
         )
-        raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_REFUSED, said, None))
+        if needed > room.when_idle_bytes:
+            raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_REFUSED, said, None))
+        if time.monotonic() > deadline:
+            raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_BUSY, said, None))
+        time.sleep(1.0)
 
 
 def host_pool_bytes(setting: Setting, ranks: int, *, device_pool_bytes: int | None) -> int | None:

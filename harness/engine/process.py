@@ -123,6 +123,7 @@ class EngineProcess:
         """
         killed = ledger.end(self.owned, term_s=term_s, must_hurry=must_hurry)
         exit_code = self._popen.wait(timeout=10) if not self.owned.members() else self.exit_code
+        self.owned.reap()  # children of a leader that was still ending became ours only now
         proof = StopProof(exit_code, killed, len(self.owned.members()), wait_port_free(self.port, limit_s=10.0))
         if proof.left == 0:
             self._ledger.clear()

@@ -6,8 +6,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-LEFT_BEHIND = ("plans", "running.json", ".lock")
-"""Plans follow from scenario and seed; the others belong to a running process."""
+LEFT_BEHIND = ("plans", "report.html", "running.json", ".lock")
+"""Plans follow from scenario and seed, the report from the records; the others belong to a running process."""
 MAX_MEMBER_BYTES = 8 * 2**20
 """An engine's log beyond this stays behind: it is the log of an engine that went wild."""
 MAX_ARCHIVE_BYTES = 16 * 2**20

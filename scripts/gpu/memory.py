@@ -17,7 +17,7 @@ PAGE_BYTES = 4096
 MARGIN_BYTES = GIB // 2
 """Left untouched until the machine has grown: less than this free, and the next step waits."""
 STEP_BYTES = GIB // 4
-PATIENCE_S = 8.0
+PATIENCE_S = 3.0
 """A machine that shows nothing more for so long has no more."""
 
 

@@ -23,6 +23,8 @@ from scripts.gpu.host import KERNELS, REPOSITORY, Host
 STOP_S = 50.0
 """An interrupted trial stops its load (10 s at most) and its engine (30 s at most) and writes the report."""
 COLLECT_S = 15.0
+MEMORY_LIMIT_S = 20.0
+"""Memory that has not grown by so long after the unpacking is not waited for."""
 SLACK_S = 10.0
 """The budget ends this much before a trial would be interrupted: trials differ in length."""
 ENGINE_FLAGS = (
@@ -123,7 +125,7 @@ def growing_memory(wanted_gib: int) -> Iterator[None]:
     try:
         yield
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(60)
+            process.wait(MEMORY_LIMIT_S)
     finally:
         if process.poll() is None:
             process.kill()

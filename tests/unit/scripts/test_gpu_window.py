@@ -90,7 +90,13 @@ def test_study_comes_out_without_what_can_be_made_again(tmp_path: Path, monkeypa
     """Plans and oversized logs stay behind; the archive unpacks to the study's own folder."""
     monkeypatch.setattr(archive_module, "MAX_MEMBER_BYTES", 1000)
     study = tmp_path / "gpu-chat"
-    files = {"study.json": 10, "plans/seed-1.jsonl": 10, "trials/0000-search/trial.json": 10, "running.json": 2}
+    files = {
+        "study.json": 10,
+        "plans/seed-1.jsonl": 10,
+        "report.html": 10,
+        "trials/0000-search/trial.json": 10,
+        "running.json": 2,
+    }
     for name, size in {**files, "trials/0000-search/engine.log": 1001, ".lock": 0}.items():
         (study / name).parent.mkdir(parents=True, exist_ok=True)
         (study / name).write_text("x" * size)

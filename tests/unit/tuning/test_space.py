@@ -26,7 +26,9 @@ def propose(space: Space, **values: Any) -> Setting:
     """Let Optuna answer with these values."""
     study = optuna.create_study()
     study.enqueue_trial(values)
-    return space.propose(study.ask())
+    setting = space.propose(study.ask())
+    assert study.trials[0].params == values, "it was asked for something else, or for more"
+    return setting
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine.failure import FailureKind, LaunchFailed
+from harness.engine.failure import Blame, FailureKind, LaunchFailed
 from harness.engine.preflight import (
     HostRoom,
     check_host_pool,
@@ -73,11 +73,11 @@ def test_a_pool_that_does_not_fit_is_refused_with_its_figures() -> None:
     """Nothing is launched that cannot work; need, room and total are in the sentence."""
     setting = Setting(hicache=True, hicache_size=60)
     with pytest.raises(LaunchFailed) as refused:
-        check_host_pool(setting, spec(tp_size=2), HostRoom(120 * GB, 128 * GB), device_pool_bytes=None)
+        check_host_pool(setting, spec(tp_size=2), lambda: HostRoom(90 * GB, 128 * GB), device_pool_bytes=None)
     failure = refused.value.failure
     assert (failure.kind, failure.exit_code) == (FailureKind.HOST_MEMORY_REFUSED, None)
     assert failure.said == (
-        "a host pool of 120.0 GB over 2 rank(s) does not fit: 94.4 GB of 128.0 GB can be given away "
+        "a host pool of 120.0 GB over 2 rank(s) does not fit: 64.4 GB of 128.0 GB can be given away "
         "with 20 % kept free; nothing was launched"
     )
     assert "a smaller host pool" in str(refused.value)
@@ -85,12 +85,36 @@ def test_a_pool_that_does_not_fit_is_refused_with_its_figures() -> None:
 
 def test_a_pool_that_fits_or_is_unknown_passes() -> None:
     """The last byte of room may be used; a ratio passes as long as no device pool was seen."""
-    room = HostRoom(125 * GB, 125 * GB)
+
+    def room() -> HostRoom:
+        return HostRoom(125 * GB, 125 * GB)
+
     check_host_pool(Setting(hicache=True, hicache_size=100), spec(), room, device_pool_bytes=None)
     check_host_pool(Setting(hicache=True, hicache_ratio=99), spec(), room, device_pool_bytes=None)
-    check_host_pool(Setting(), spec(), HostRoom(0, GB), device_pool_bytes=18 * GB)
+    check_host_pool(Setting(), spec(), lambda: HostRoom(0, GB), device_pool_bytes=18 * GB)
     with pytest.raises(LaunchFailed):
         check_host_pool(Setting(hicache=True, hicache_ratio=99), spec(), room, device_pool_bytes=18 * GB)
+
+
+def test_memory_that_others_hold_is_waited_for() -> None:
+    """A pool that fits as soon as others give memory back is launched then."""
+    readings = iter([HostRoom(20 * GB, 125 * GB), HostRoom(124 * GB, 125 * GB)])
+    check_host_pool(Setting(hicache=True, hicache_size=60), spec(), lambda: next(readings), device_pool_bytes=None)
+    assert next(readings, None) is None
+
+
+def test_memory_that_others_keep_is_not_the_settings_fault() -> None:
+    """A pool that would fit an idle host says nothing against the setting."""
+    with pytest.raises(LaunchFailed) as refused:
+        check_host_pool(
+            Setting(hicache=True, hicache_size=60),
+            spec(),
+            lambda: HostRoom(20 * GB, 125 * GB),
+            device_pool_bytes=None,
+            busy_limit_s=0,
+        )
+    assert refused.value.failure.kind is FailureKind.HOST_MEMORY_BUSY
+    assert refused.value.failure.blame is Blame.MACHINE
 
 
 @pytest.mark.parametrize(
