@@ -83,11 +83,14 @@ class Host:
         return {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{self.harness_site}"}
 
     def _write_engine_python(self) -> None:
+        caches = self.engine_home / ".cache"
         variables = {
             **ENGINE_VARIABLES,
             "HOME": self.engine_home,
+            "XDG_CACHE_HOME": caches,
+            "TRITON_CACHE_DIR": caches / "triton",
             "PYTHONPATH": self.engine_site,
-            "TORCHINDUCTOR_CACHE_DIR": self.engine_home / ".cache" / "inductor",
+            "TORCHINDUCTOR_CACHE_DIR": caches / "inductor",
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
         }
         exports = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())

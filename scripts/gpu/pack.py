@@ -32,7 +32,6 @@ LEFT_OUT = (
     "sgl_kernel/flashmla_ops*",
     "deep_gemm/*",
     "sglang/multimodal_gen/*",
-    "sglang/test/*",
     "zstandard/_cffi*",
     "plotly/labextension/*",
     "*.data/*",

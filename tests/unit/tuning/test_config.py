@@ -128,7 +128,7 @@ def test_another_search_is_another_study(tmp_path: Path, changes: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"sglang_version": "0.5.23"}, "sglang_version was 0.5.15, is 0.5.23"), ({"host": "b"}, "host was tester, is b")],
+    [({"sglang_version": "0.5.23"}, "sglang_version was 0.5.15, is 0.5.23"), ({"cores": 64}, "cores was 2, is 64")],
 )
 def test_another_machine_or_engine_is_another_study(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     """The environment counts as the flags do."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
@@ -304,7 +305,10 @@ def test_case_57_the_crashed_trial_is_not_charged(search: Search) -> None:
     story = json.loads((case_folder(57) / "trials.json").read_text())
     search.searcher(trials=story["complete"], confirm_rounds=0).run()
 
-    def crashing(lab: Lab, **asked: Any) -> TrialRecord:
+    crashed: list[Setting] = []
+
+    def crashing(lab: Lab, *, setting: Setting, **_: Any) -> TrialRecord:
+        crashed.append(setting)
         raise RuntimeError
 
     searcher = search.searcher(trials=story["budget"], confirm_rounds=0)
@@ -314,6 +318,9 @@ def test_case_57_the_crashed_trial_is_not_charged(search: Search) -> None:
     (search.root / "running.json").write_text(json.dumps({"pid": 777, "started": 1.0, "boot": "an earlier one"}))
     search.searcher(trials=story["budget"], confirm_rounds=0).run()
     assert len(search.engine.asked) - story["complete"] == expected(57)["budget_left"]
+    assert search.engine.settings("search")[story["complete"]] == crashed[0]
+    trials = optuna.load_study(study_name="hicache-tune", storage=f"sqlite:///{search.root / 'study.db'}").trials
+    assert TrialState.RUNNING not in {trial.state for trial in trials}
     assert not (search.root / "running.json").exists()
 
 

@@ -112,13 +112,17 @@ def test_a_space_of_the_baselines_alone_is_used_up_at_once(open_study: OpenStudy
     assert open_study(Ranges().space()).propose(DONE) is None
 
 
-def test_what_was_only_confirmed_counts_as_not_searched(open_study: OpenStudy, path: Path) -> None:
-    """A confirmation on other seeds neither hides a search trial nor stands for it."""
-    study, records = open_study(NARROW), list(DONE)
-    search_all(study, records, limit=100)
-    spoilt = [invalid(record.setting, purpose="confirm", seed=1001) for record in records]
-    assert study.propose([*records, *spoilt]) is None
-    assert all(trial.state is TrialState.COMPLETE for trial in told(path))
+def test_a_confirmation_does_not_stand_for_the_search(open_study: OpenStudy, path: Path) -> None:
+    """What was spoilt on another seed later does not hide what the search measured."""
+    study = open_study()
+    proposal = next_of(study, DONE)
+    searched = measured(proposal.setting, 0.6)
+    study.learn(proposal, searched)
+    optuna.load_study(study_name="hicache-tune", storage=f"sqlite:///{path}").enqueue_trial(told(path)[0].params)
+    spoilt = invalid(proposal.setting, purpose="confirm", seed=1001)
+    assert next_of(study, [*DONE, searched, spoilt]).setting != proposal.setting
+    asked_again = told(path)[1]
+    assert (asked_again.state, asked_again.value) == (TrialState.COMPLETE, 0.6)
 
 
 def test_value_and_constraints_reach_optuna(open_study: OpenStudy, path: Path) -> None:
