@@ -24,11 +24,12 @@ search: engine ## Search the settings of the real SGLang on CPU: 8 settings, con
 	$(BIN)/hicache-tune search --engine cpu --scenario cpu-chat --trials 8 --budget 12m \
 		--confirm-top 1 --confirm-rounds 1 --study $(STUDY)
 
-test: engine ## Run all tests
-	$(BIN)/pytest
+test: engine ## Run all tests: those without an engine side by side, those on the real engine one by one
+	$(BIN)/pytest -m 'not live' --numprocesses 2
+	$(BIN)/pytest -m live
 
 test-unit: install ## Run the tests that need no engine
-	$(BIN)/pytest -m 'not live and not gpu'
+	$(BIN)/pytest -m 'not live and not gpu' --numprocesses 2
 
 check: install ## Lint, types, direction of imports
 	$(BIN)/ruff check .

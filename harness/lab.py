@@ -78,6 +78,11 @@ class Lab:
         memory = HostMemory.read()
         return HostRoom(memory.available_bytes, memory.total_bytes, self.spec.host_reserve_bytes)
 
+    @property
+    def devices_name(self) -> str:
+        """Name what the engine computes on: the UUIDs of its GPUs, or `cpu`."""
+        return "+".join(gpu.uuid for gpu in self.device.devices) if isinstance(self.device, Nvml) else self.spec.device
+
     def device_free_bytes(self) -> int | None:
         """Read the free memory of the fullest device in use; None without NVML."""
         reading = self.device.read()

@@ -33,7 +33,7 @@ def _metrics_lines() -> Iterator[str]:
     yield ""
     yield "## Read from the engine"
     yield ""
-    yield "Counters are differences over the load of one trial, of one engine process. See `harness/telemetry/catalog.py`."
+    yield "Counters are differences over the load of one trial, of one engine process."
     yield ""
     yield "| name | kind | SGLang | ranks |"
     yield "|---|---|---|---|"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -64,7 +67,7 @@ class Searcher:
 
     def run(self) -> Verdict:
         """Search, confirm, decide. Raises EngineError when no launch can work until the user corrects something."""
-        with _alone(self.lab.root):
+        with _alone(self.lab.root, self.lab.devices_name):
             self.lab.ledger.end_orphans()
             self.records = read_trials(self.lab.root)
             self.study.settle()
@@ -178,20 +181,18 @@ def _deserves_another_try(record: TrialRecord) -> bool:
     return machine or record.outcome is Outcome.INVALID
 
 
-class _alone:
-    """One search at a time for each study; the second is told so at once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._lock = FileLock(root / ".lock", blocking=False)
-
-    def __enter__(self) -> None:
-        try:
-            self._lock.acquire()
-        except Timeout:
-            raise ConfigError(
-                f"another hicache-tune works on the study in {self._root}; wait for it or choose another --study"
-            ) from None
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+@contextmanager
+def _alone(root: Path, devices: str) -> Iterator[None]:
+    """Search alone: one at a time for each study, and one for the same devices, as two would disturb each other."""
+    shared = Path(tempfile.gettempdir()) / f"hicache-tune-{os.getuid()}-{devices}.lock"
+    taken = {
+        root / ".lock": f"another hicache-tune works on the study in {root}; wait for it or choose another --study",
+        shared: f"another hicache-tune measures on {devices} of this machine; wait for it, as both would be disturbed",
+    }
+    with ExitStack() as held:
+        for path, sentence in taken.items():
+            try:
+                held.enter_context(FileLock(path, blocking=False))
+            except Timeout:
+                raise ConfigError(sentence) from None
+        yield

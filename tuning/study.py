@@ -117,9 +117,14 @@ class Study:
 
 
 def stops_the_search(baseline: TrialRecord) -> bool:
-    """Whether not even SGLang's defaults start, for a reason that no setting can mend: to be mended, then resumed."""
+    """Whether not even SGLang's defaults start, for a reason that no setting can mend: to be mended, then resumed.
+
+    What the machine does to HiCache alone, as memory that cannot be pinned, leaves the other settings to be searched.
+    """
     failure = baseline.failure
-    return failure is not None and baseline.summary is None and failure.blame is not Blame.SETTING
+    if failure is None or baseline.summary is not None:
+        return False
+    return failure.blame is Blame.USER or (failure.blame is Blame.MACHINE and not baseline.setting.hicache)
 
 
 def _sampler(seed: int) -> TPESampler:

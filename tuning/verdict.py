@@ -183,7 +183,7 @@ def _words(
     chosen: Candidate, winner: Confirmed, baseline: Confirmed, others_tied: Sequence[Candidate]
 ) -> tuple[Kind, str]:
     ties = f"; it ties with {len(others_tied)} more and takes the least host memory of them" if others_tied else ""
-    p99 = f"TTFT P99 {chosen.p99_s:.3f} s {_bracket(chosen.p99_low_s, chosen.p99_high_s, 's')}"
+    p99 = f"TTFT P99 {chosen.p99_s:.3f} s {_bracket(chosen.p99_low_s, chosen.p99_high_s)}"
     if winner is baseline:
         return (
             Kind.NO_HELP,
@@ -265,8 +265,8 @@ def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.
     return kept[0], kept[1]
 
 
-def _bracket(low: float | None, high: float | None, unit: str) -> str:
-    return f"[{low:.3f}, {high:.3f}] {unit}" if low is not None and high is not None else "(no interval)"
+def _bracket(low: float | None, high: float | None) -> str:
+    return f"[{low:.3f}, {high:.3f}]" if low is not None and high is not None else "(no interval)"
 
 
 def _why_nothing(records: Sequence[TrialRecord], objective: Objective) -> str:

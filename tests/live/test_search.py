@@ -14,7 +14,10 @@ from tests.support import cli
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
-SMALL_SEARCH = ("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--study", "s", "--page-size", "16")
+SMALL_SEARCH = (
+    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "10", "--study", "s"),
+    *("--page-size", "16", "--hicache", "on"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +61,9 @@ def test_host_hits_happened(searched: Path, trials: list[TrialRecord]) -> None:
         assert delta.host_cached_tokens is not None
         assert delta.host_cached_tokens > 0
         assert delta.load_back_tokens == pytest.approx(delta.host_cached_tokens, rel=0.01)
-        answered = records[records["status"] == "ok"]
-        assert answered["host_cached_tokens"].sum() == pytest.approx(delta.host_cached_tokens, rel=0.05)
+        # The engine also counts what it reloaded for requests that were cut, which no client is told of.
+        told, cut = int(records["host_cached_tokens"].sum()), int((records["status"] == "cut").sum())
+        assert 0 <= delta.host_cached_tokens - told <= cut * records["prompt_tokens"].max()
 
 
 def test_without_hicache_nothing_is_reloaded(trials: list[TrialRecord]) -> None:
@@ -104,7 +108,8 @@ def test_answer(searched: Path, trials: list[TrialRecord]) -> None:
     command = result["verdict"]["launch_command"]
     assert "-m sglang.launch_server" in command
     page = (searched / "results/s/report.html").read_text()
-    assert "http-equiv" not in page
+    assert 'src="http' not in page
+    assert 'href="http' not in page
     assert result["verdict"]["sentence"] in page.replace("&#39;", "'")
     assert len(trials) >= 6
 

@@ -13,7 +13,7 @@ from tests.support import cli
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 SEARCH = (
-    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--study", "s"),
+    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "6", "--study", "s"),
     *("--trials", "2", "--confirm-rounds", "0"),
 )
 INTERRUPTED = 130

@@ -103,7 +103,7 @@ def trial_history(rows: Sequence[TrialRow]) -> Plot:
     figure.update_xaxes(title="trial", tickformat="d", dtick=max(1, len(rows) // 20))
     figure.update_yaxes(title="TTFT P99, seconds", rangemode="tozero")
     return finished(
-        title, "TTFT P99 of each trial with its 95 % interval. Search and confirmation play other sessions.", figure
+        title, "TTFT P99 of each trial with its interval. Search and confirmation play other sessions.", figure
     )
 
 

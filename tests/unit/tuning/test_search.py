@@ -383,6 +383,30 @@ def test_a_second_search_of_the_study_is_refused(search: Search) -> None:
     search.searcher(trials=2, confirm_rounds=0).run()
 
 
+def test_a_second_search_on_the_same_devices_is_refused(search: Search, tmp_path: Path) -> None:
+    """Another study on the same devices would be disturbed, and would disturb."""
+    refusals: list[str] = []
+
+    def second(record: TrialRecord) -> None:
+        other = Search(tmp_path / f"another-{len(refusals)}", search.clock)
+        with pytest.raises(ConfigError) as refusal:
+            other.searcher().run()
+        refusals.append(str(refusal.value))
+
+    search.engine.after_each = second
+    search.searcher(trials=2, confirm_rounds=0).run()
+    assert set(refusals) == {
+        "another hicache-tune measures on cuda of this machine; wait for it, as both would be disturbed"
+    }
+
+
+def test_a_crash_of_hicache_alone_leaves_the_rest_to_be_searched(search: Search) -> None:
+    """What the machine does to HiCache at its defaults says nothing of SGLang without it."""
+    search.engine.answers[ON.key].extend([failed(ON, FailureKind.CRASH)] * 2)
+    search.searcher(trials=4, confirm_rounds=0).run()
+    assert len({setting.key for setting in search.engine.settings("search")}) == 4
+
+
 @pytest.mark.parametrize(("kind", "tries"), [(FailureKind.BAD_FLAG, 1), (FailureKind.CRASH, 2)])
 def test_a_default_that_cannot_start_stops_the_search_with_the_engines_words(
     search: Search, kind: FailureKind, tries: int
