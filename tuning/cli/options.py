@@ -17,16 +17,18 @@ from tuning.budget import parse_duration
 from tuning.config import Effort, Search
 from tuning.engines import default_model
 from tuning.objective import Constraint
-from tuning.space import DEFAULT_RANGES, Engine, Ranges
+from tuning.space import DEFAULT_RANGES, Engine, Ranges, Space
 
 WHAT = Group("What is measured", sort_key=1)
-SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, or one value)", sort_key=2)
+SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, one value, or `default` for SGLang's own)", sort_key=2)
 EFFORT = Group("How much is spent", sort_key=3)
 STUDY = Group("Where it is kept and how it is shown", sort_key=4)
 
 AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, ABOVE_0 = Number(gte=0), Number(gte=1), Number(gte=2), Number(gt=0)
 PORT = Number(gte=0, lte=65535)
 
+SGLANG_DEFAULT = "default"
+"""Leaves a flag out of the space: every launch runs it at SGLang's own default."""
 DEFAULT_CONSTRAINTS = ("errors <= 1%", "headroom.host >= 1GiB")
 DEFAULT_SCENARIO: dict[Engine, str] = {"local": "support-chat", "cpu": "cpu-chat"}
 
@@ -131,6 +133,9 @@ class SearchOptions:
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in self.constraint:
             Constraint.parse(text)
+        space = self._ranges().space()
+        for argument in self.engine_arg:
+            _refuse_fixed_and_searched(argument, space)
         model = self.model or default_model(self.engine)
         if model is None:
             raise ConfigError("--model is missing; name a model folder or a hub name, or use --engine cpu")
@@ -145,7 +150,7 @@ class SearchOptions:
                 "scenario": scenario,
                 "api": self.api or scenario.api,
                 "seed": self.seed,
-                "space": self._ranges().space(),
+                "space": space,
                 "constraints": self.constraint,
                 "load_limit_s": parse_duration(self.load_limit, "--load-limit"),
             },
@@ -177,7 +182,19 @@ class SearchOptions:
     def _ranges(self) -> Ranges:
         """Take the user's ranges over the engine's defaults; a size given by the user displaces the default ratio."""
         given = {name: value for name in Ranges.model_fields if (value := getattr(self, name)) is not None}
+        given |= {name: None for name, value in given.items() if value == SGLANG_DEFAULT and name != "hicache"}
         defaults = DEFAULT_RANGES[self.engine].model_dump()
         if self.hicache_size is not None:
             defaults["hicache_ratio"] = None
         return Ranges(**(defaults | given))
+
+
+def _refuse_fixed_and_searched(argument: str, space: Space) -> None:
+    """Raise ConfigError for a flag that is fixed and searched: SGLang would silently take the last one of the two."""
+    flag, _, value = argument.removeprefix("--").partition("=")
+    for dimension in space.dimensions:
+        if dimension.name.replace("_", "-") == flag and dimension.values_text != value:
+            raise ConfigError(
+                f"--engine-arg={argument}: --{flag} is searched too ({dimension.values_text}); "
+                f"leave it out of one, with `--{flag} {SGLANG_DEFAULT}` out of the search"
+            )

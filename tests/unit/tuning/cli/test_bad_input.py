@@ -34,6 +34,10 @@ CPU = ("search", "--engine", "cpu", "--dry-run")
         ((*CPU, "--constraint", "errors < 1%"), "constraint `errors < 1%`: write METRIC <= LIMIT or METRIC >= LIMIT"),
         ((*CPU, "--page-size", "x"), "--page-size x: not a number; give LOW:HIGH[:STEP], a comma list, or one value"),
         ((*CPU, "--hicache-ratio", "2", "--hicache-size", "9"), "--hicache-ratio and --hicache-size are both given"),
+        (
+            (*CPU, "--engine-arg=--page-size=64"),
+            "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size d",
+        ),
         ((*CPU, "--tp-size", "2"), "--tp-size and --engine-python are not for --engine cpu"),
         ((*CPU, "--study", "a/b"), "--study a/b: use letters, digits, dots, dashes and underscores"),
         ((*CPU, "--resume"), "--resume needs --study NAME, the study to go on with"),

@@ -83,6 +83,15 @@ def test_a_size_of_the_user_takes_the_place_of_the_default_ratio(run: Run) -> No
     assert "hicache_ratio:" not in said.err
 
 
+def test_a_flag_is_left_out_of_the_space_with_default(run: Run) -> None:
+    """It may then be fixed for every launch; and a flag that is fixed to the one value searched is no conflict."""
+    fixed = ("--engine-arg=--page-size=64", "--engine-arg=--mem-fraction-static=0.9")
+    answer = run(*CPU, "--dry-run", "--page-size", "default", "--mem-fraction-static", "0.9", *fixed)
+    assert answer.code == 0
+    assert "page_size" not in answer.err
+    assert "mem_fraction_static: 0.9" in answer.err
+
+
 def test_a_search_ends_with_the_launch_command_and_the_report(run: Run, engine: SimulatedEngine) -> None:
     """What is for people is on stderr; stdout stays empty."""
     said = run(*QUICK, "--trials", "4", "--confirm-top", "1")
