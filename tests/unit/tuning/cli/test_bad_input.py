@@ -36,7 +36,7 @@ CPU = ("search", "--engine", "cpu", "--dry-run")
         ((*CPU, "--hicache-ratio", "2", "--hicache-size", "9"), "--hicache-ratio and --hicache-size are both given"),
         (
             (*CPU, "--engine-arg=--page-size=64"),
-            "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size d",
+            "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size",
         ),
         ((*CPU, "--tp-size", "2"), "--tp-size and --engine-python are not for --engine cpu"),
         ((*CPU, "--study", "a/b"), "--study a/b: use letters, digits, dots, dashes and underscores"),
