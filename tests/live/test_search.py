@@ -1,4 +1,4 @@
-"""The main job on the real engine: a search of three settings, from the command line to the report."""
+"""The main job on the real engine: a search of three settings, killed once, from the command line to the report."""
 
 from __future__ import annotations
 
@@ -15,17 +15,26 @@ from tests.support import cli
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 SMALL_SEARCH = (
-    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "10", "--study", "s"),
+    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "4", "--study", "s"),
     *("--page-size", "16", "--hicache", "on"),
 )
 
 
+EFFORT = ("--trials", "3", "--confirm-top", "1", "--confirm-rounds", "1", "--json")
+
+
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Search three settings once, with a confirmation, and return the folder it ran in."""
+    """Search three settings once, with a confirmation, and return the folder it ran in.
+
+    The harness is killed under the first load, as the out-of-memory killer would, and the search resumed.
+    """
     folder = tmp_path_factory.mktemp("search")
-    effort = ("--trials", "3", "--confirm-top", "1", "--confirm-rounds", "1", "--json")
-    run = cli.start([*SMALL_SEARCH, *effort], folder)
+    killed = cli.start([*SMALL_SEARCH, *EFFORT], folder)
+    killed.wait_for((folder / "results/s/trials/0000-search/load.log").exists)
+    killed.kill()
+    killed.wait_nothing_left(limit_s=30)
+    run = cli.start([*SMALL_SEARCH, *EFFORT, "--resume"], folder)
     assert run.wait(limit_s=580) == 0, run.said()
     run.wait_nothing_left(limit_s=0.5)
     return folder
@@ -35,6 +44,12 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trials(searched: Path) -> list[TrialRecord]:
     """Return the trials of the search."""
     return read_trials(searched / "results" / "s")
+
+
+def test_a_killed_trial_is_measured_again(searched: Path, trials: list[TrialRecord]) -> None:
+    """The trial that was cut off has no record, and its setting was measured after the resume."""
+    assert not (searched / "results/s/trials/0000-search/trial.json").exists()
+    assert [(trial.number, trial.setting.hicache) for trial in trials][:1] == [(1, False)]
 
 
 def test_trials_are_measured(trials: list[TrialRecord]) -> None:
@@ -60,7 +75,8 @@ def test_host_hits_happened(searched: Path, trials: list[TrialRecord]) -> None:
         records = read_records(folder / "requests.parquet")
         assert delta.host_cached_tokens is not None
         assert delta.host_cached_tokens > 0
-        assert delta.load_back_tokens == pytest.approx(delta.host_cached_tokens, rel=0.01)
+        # A request that is put back to the queue reloads again, and counts its hits once: up to 4 % were seen on a GPU.
+        assert delta.load_back_tokens == pytest.approx(delta.host_cached_tokens, rel=0.05)
         # The engine also counts what it reloaded for requests that were cut, which no client is told of.
         told, cut = int(records["host_cached_tokens"].sum()), int((records["status"] == "cut").sum())
         assert 0 <= delta.host_cached_tokens - told <= cut * records["prompt_tokens"].max()
@@ -117,8 +133,7 @@ def test_answer(searched: Path, trials: list[TrialRecord]) -> None:
 def test_resume_of_a_finished_search_measures_nothing(searched: Path, trials: list[TrialRecord]) -> None:
     """Going on with what is done gives the same answer without a launch."""
     answer = json.loads((searched / "results/s/result.json").read_text())
-    effort = ("--trials", "3", "--confirm-top", "1", "--confirm-rounds", "1", "--resume", "--json")
-    run = cli.start([*SMALL_SEARCH, *effort], searched)
+    run = cli.start([*SMALL_SEARCH, *EFFORT, "--resume"], searched)
     assert run.wait(limit_s=60) == 0, run.said()
     assert len(read_trials(searched / "results" / "s")) == len(trials)
     assert cli.printed_json(searched)["verdict"] == answer["verdict"]

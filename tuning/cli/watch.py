@@ -44,7 +44,8 @@ class ConsoleWatch:
 
     def trial_begins(self, number: int, purpose: Purpose, setting: Setting, *, measured: int, eta_s: float) -> None:
         """Show which setting is measured next."""
-        self._head = f"trial {number} ({purpose}, {measured} of {self._planned} searched, about {_minutes(eta_s)} left)"
+        stage = f"{measured} of {self._planned} settings searched" if purpose == "search" else "confirmation"
+        self._head = f"trial {number} ({stage}, about {_minutes(eta_s)} left)"
         self._exporter.trial_started(number, setting.label)
         self._log.info("trial begins", trial=number, purpose=purpose, setting=setting.label)
         self._console.print(f"{self._head}: [bold]{escape(setting.label)}[/]")
