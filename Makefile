@@ -21,7 +21,7 @@ engine: install ## Install the real SGLang on CPU with a tiny model, in an envir
 	$(BIN)/hicache-tune engine install-cpu
 
 search: engine ## Search the settings of the real SGLang on CPU: 8 settings, confirmed, under 15 minutes on 2 cores
-	$(BIN)/hicache-tune search --engine cpu --scenario cpu-chat --trials 8 --budget 12m \
+	$(BIN)/hicache-tune search --engine cpu --scenario cpu-chat --trials 8 --budget 13m \
 		--confirm-top 1 --confirm-rounds 1 --study $(STUDY)
 
 test: engine ## Run all tests: those without an engine side by side, those on the real engine one by one
