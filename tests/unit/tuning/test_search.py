@@ -12,124 +12,23 @@ from optuna.trial import TrialState
 
 from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
-from harness.engine.spec import EngineSpec
 from harness.errors import EngineError
 from harness.lab import Lab
-from harness.load.job import ApiName
-from harness.store import Effective, Purpose, Step, TrialRecord, read_trials
-from harness.telemetry import NvmlUnavailable
+from harness.store import Effective, TrialRecord, read_trials
 from scenarios.errors import ConfigError
-from scenarios.plan import Plan
 from tests.support.recordings import case_folder, expected
-from tests.support.simulated import TRIAL_S, SimulatedEngine, p99_s
+from tests.support.simulated import TRIAL_S, p99_s
+from tests.support.simulated_search import OBJECTIVE, SEED, Clock, Search
 from tests.support.trials import failed, interrupted, invalid, measured
 from tuning.budget import Budget
-from tuning.config import Effort
-from tuning.objective import Constraint, Objective
-from tuning.search import CONFIRM_SEED_OFFSET, Searcher
-from tuning.space import Ranges, Space
-from tuning.study import BASELINES, Study
+from tuning.search import CONFIRM_SEED_OFFSET
+from tuning.space import Ranges
+from tuning.study import BASELINES
 from tuning.verdict import Kind
 
 OFF, ON = BASELINES
-SEED = 7
 FRESH = (SEED + CONFIRM_SEED_OFFSET, SEED + CONFIRM_SEED_OFFSET + 1)
-WIDE = Ranges(hicache_ratio="1.5:6:0.5", page_size="16,32,64").space()
 SMALL = Ranges(hicache="on", hicache_ratio="3,4").space()
-OBJECTIVE = Objective((Constraint.parse("errors <= 1%"),), worst_s=600.0)
-
-
-class Clock:
-    """The budget's clock: it is moved by the trials alone."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-    def passes(self, record: TrialRecord) -> None:
-        """Let the time pass that a trial took."""
-        self.now_s += record.duration_s
-
-
-class QuietWatch:
-    """Keeps what is shown of a running search."""
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[int, float]] = []
-        self.best: list[float | None] = []
-
-    def trial_begins(self, number: int, purpose: Purpose, setting: Setting, *, measured: int, eta_s: float) -> None:
-        """Keep how far the search is."""
-        self.begun.append((measured, eta_s))
-
-    def trial_ends(self, record: TrialRecord, *, feasible: bool, best: TrialRecord | None) -> None:
-        """Keep the best so far."""
-        self.best.append(best.p99_s if best else None)
-
-    def step(self, number: int, name: str) -> None:
-        """Show nothing."""
-
-    def step_done(self, number: int, step: Step) -> None:
-        """Show nothing."""
-
-    def launching(self, number: int, phase: Any) -> None:
-        """Show nothing."""
-
-    def playing(self, number: int, progress: Any) -> None:
-        """Show nothing."""
-
-
-class Search:
-    """One study on disk and its simulated engine; `run` is one life of the process that searches it."""
-
-    def __init__(self, root: Path, clock: Clock) -> None:
-        self.root, self.watch, self.stopping = root, QuietWatch(), False
-        self.engine, self.clock = SimulatedEngine(), clock
-        self.go_on()
-        self.model = "Org/Name"
-        root.mkdir()
-
-    def searcher(self, *, space: Space = WIDE, **effort: Any) -> Searcher:
-        """Open the study as a fresh process does."""
-        values = {"trials": 6, "confirm_top": 2, "confirm_rounds": 2, "ready_timeout_s": 600} | effort
-        lab = Lab(
-            root=self.root,
-            spec=EngineSpec(python=Path("python"), model=self.model, sglang_version="0.5.15"),
-            watch=self.watch,
-            should_stop=lambda: self.stopping,
-            must_hurry=lambda: False,
-            api=ApiName.CHAT,
-            load_limit_s=600,
-            warm_up_tokens=100,
-            device=NvmlUnavailable("no GPU"),
-        )
-        return Searcher(
-            lab=lab,
-            study=Study(self.root / "study.db", space=space, objective=OBJECTIVE, seed=SEED),
-            objective=OBJECTIVE,
-            effort=Effort(**values),
-            watch=self.watch,
-            make_plan=lambda seed: Plan("simulated", seed, 1, ()),
-            seed=SEED,
-            measure=self.engine,
-        )
-
-    def stop_after(self, trials: int) -> None:
-        """Ask for a stop once so many more trials have ended, as Ctrl-C does."""
-        end = len(self.engine.asked) + trials
-
-        def check(record: TrialRecord) -> None:
-            self.clock.passes(record)
-            self.stopping = len(self.engine.asked) >= end
-
-        self.engine.after_each = check
-
-    def go_on(self) -> None:
-        """Forget the stop: the user resumes."""
-        self.stopping, self.engine.after_each = False, self.clock.passes
 
 
 @pytest.fixture
