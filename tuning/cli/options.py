@@ -135,6 +135,7 @@ class SearchOptions:
             Constraint.parse(text)
         space = self._ranges().space()
         for argument in self.engine_arg:
+            _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
         model = self.model or default_model(self.engine)
         if model is None:
@@ -187,6 +188,16 @@ class SearchOptions:
         if self.hicache_size is not None:
             defaults["hicache_ratio"] = None
         return Ranges(**(defaults | given))
+
+
+def _refuse_secret(argument: str) -> None:
+    """Raise ConfigError for a key: arguments are seen by every user of the machine and are kept in the results."""
+    flag = argument.partition("=")[0]
+    if flag.endswith(("api-key", "keyfile-password")):
+        raise ConfigError(
+            f"--engine-arg={flag}=...: a secret must not be an argument, and none is needed: the engine listens on "
+            "loopback alone, so leave it out"
+        )
 
 
 def _refuse_fixed_and_searched(argument: str, space: Space) -> None:

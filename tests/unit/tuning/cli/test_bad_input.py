@@ -38,6 +38,7 @@ CPU = ("search", "--engine", "cpu", "--dry-run")
             (*CPU, "--engine-arg=--page-size=64"),
             "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size",
         ),
+        ((*CPU, "--engine-arg=--api-key=hush"), "--engine-arg=--api-key=...: a secret must not be an argument, and"),
         ((*CPU, "--tp-size", "2"), "--tp-size and --engine-python are not for --engine cpu"),
         ((*CPU, "--study", "a/b"), "--study a/b: use letters, digits, dots, dashes and underscores"),
         ((*CPU, "--resume"), "--resume needs --study NAME, the study to go on with"),
