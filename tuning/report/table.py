@@ -61,7 +61,7 @@ def candidates_table(verdict: Verdict) -> Table:
     flagged = any(candidate.requests < CONFIDENT_P99_REQUESTS for candidate in verdict.candidates)
     table = _table("Confirmation on fresh sessions, TTFT P99 in seconds", FOOTNOTE if flagged else None)
     table.add_column("setting", min_width=20, overflow="fold")
-    table.add_column("P99 [interval]", justify="right", no_wrap=True)
+    table.add_column("P99 (interval)", justify="right", no_wrap=True)
     table.add_column("against HiCache off", justify="right")
     table.add_column("host pool\ntokens", justify="right", no_wrap=True)
     table.add_column("requests", justify="right", no_wrap=True)
@@ -105,7 +105,7 @@ def _columns(*, wide: bool) -> tuple[_Column, ...]:
         _Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
         _Column("setting", lambda row: row.label, justify="left", min_width=16),
         _Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
-        _Column(f"P99{gap}[interval]", lambda row: _p99(row, gap)),
+        _Column(f"P99{gap}(interval)", lambda row: _p99(row, gap)),
         _Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
         _Column("reloaded\ntokens", lambda row: words.count(row.reload_tokens), from_width=112),
         _Column(f"GiB free{gap}host/dev", lambda row: "/".join(_headroom(row)), from_width=90),

@@ -6,10 +6,7 @@ from harness.statistics import CONFIDENT_P99_REQUESTS
 
 UNKNOWN = "-"
 FEW_REQUESTS = "*"
-FEW_REQUESTS_NOTE = (
-    f"Fewer than {CONFIDENT_P99_REQUESTS} requests: this P99 rests on the five slowest at most, "
-    "read it with its interval"
-)
+FEW_REQUESTS_NOTE = f"Fewer than {CONFIDENT_P99_REQUESTS} requests: a few slow ones decide this P99; see its interval"
 
 
 def seconds(value_s: float | None) -> str:
