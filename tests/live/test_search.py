@@ -75,11 +75,13 @@ def test_host_hits_happened(searched: Path, trials: list[TrialRecord]) -> None:
         records = read_records(folder / "requests.parquet")
         assert delta.host_cached_tokens is not None
         assert delta.host_cached_tokens > 0
-        # A request that is put back to the queue reloads again, and counts its hits once: up to 4 % were seen on a GPU.
-        assert delta.load_back_tokens == pytest.approx(delta.host_cached_tokens, rel=0.05)
-        # The engine also counts what it reloaded for requests that were cut, which no client is told of.
+        # The engine also reloads and counts for requests that were cut at the end, of which no client is told; and a
+        # reload leaves out a token of the last page now and then. Without cuts the three are equal.
         told, cut = int(records["host_cached_tokens"].sum()), int((records["status"] == "cut").sum())
-        assert 0 <= delta.host_cached_tokens - told <= cut * records["prompt_tokens"].max()
+        most = told + cut * int(records["prompt_tokens"].max())
+        assert told <= delta.host_cached_tokens <= most
+        assert delta.load_back_tokens is not None
+        assert told - len(records) <= delta.load_back_tokens <= most
 
 
 def test_without_hicache_nothing_is_reloaded(trials: list[TrialRecord]) -> None:
