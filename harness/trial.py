@@ -37,7 +37,13 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
     draft = Draft(lab.watch, number=number, purpose=purpose, setting=setting, seed=plan.seed)
     try:
         with draft.step("preflight"):
-            check_host_pool(setting, lab.spec, lab.host_room, device_pool_bytes=lab.device_pool_bytes)
+            check_host_pool(
+                setting,
+                lab.spec,
+                lab.host_room,
+                device_pool_bytes=lab.device_pool_bytes,
+                should_stop=lab.should_stop,
+            )
             idle_free_bytes = lab.device_free_bytes()
         with _launched(lab, draft, folder) as engine, lab.client(engine.port) as client:
             with draft.step("ready"):

@@ -12,7 +12,7 @@ from typing import Any
 from harness.engine.failure import Failure, FailureKind, LaunchFailed
 from harness.engine.setting import DEFAULT_RATIO, Setting
 from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
-from harness.errors import ConfigError
+from harness.errors import ConfigError, Interrupted
 
 BUSY_LIMIT_S = 60.0
 """How long memory that others hold is waited for: the engine of the last trial may still be giving its own back."""
@@ -51,6 +51,7 @@ def check_host_pool(
     read_room: Callable[[], HostRoom],
     *,
     device_pool_bytes: int | None,
+    should_stop: Callable[[], bool] = lambda: False,
     busy_limit_s: float = BUSY_LIMIT_S,
 ) -> None:
     """Raise LaunchFailed when the host pool of `setting` cannot fit; unknown sizes pass.
@@ -70,6 +71,8 @@ def check_host_pool(
         )
         if needed > room.when_idle_bytes:
             raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_REFUSED, said, None))
+        if should_stop():
+            raise Interrupted
         if time.monotonic() > deadline:
             raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_BUSY, said, None))
         time.sleep(1.0)

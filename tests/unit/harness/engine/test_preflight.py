@@ -19,7 +19,7 @@ from harness.engine.preflight import (
 )
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
-from harness.errors import ConfigError
+from harness.errors import ConfigError, Interrupted
 
 GB, GIB = 10**9, 2**30
 QWEN2_7B = {
@@ -101,6 +101,18 @@ def test_memory_that_others_hold_is_waited_for() -> None:
     readings = iter([HostRoom(20 * GB, 125 * GB), HostRoom(124 * GB, 125 * GB)])
     check_host_pool(Setting(hicache=True, hicache_size=60), spec(), lambda: next(readings), device_pool_bytes=None)
     assert next(readings, None) is None
+
+
+def test_ctrl_c_is_heard_while_memory_is_waited_for() -> None:
+    """The wait for memory ends as soon as the user asks to stop."""
+    with pytest.raises(Interrupted):
+        check_host_pool(
+            Setting(hicache=True, hicache_size=60),
+            spec(),
+            lambda: HostRoom(20 * GB, 125 * GB),
+            device_pool_bytes=None,
+            should_stop=lambda: True,
+        )
 
 
 def test_memory_that_others_keep_is_not_the_settings_fault() -> None:
