@@ -41,6 +41,14 @@ class Turn:
     think_s: float
     """Seconds between the end of the previous reply and this turn's scheduled time; 0 for turn 0."""
     max_output_tokens: int
+    at_s: float | None = None
+    """Recorded time: seconds after the session's start at which this turn is due, whatever the reply before it does.
+    A turn that is due while the reply runs is sent when it has ended, and is measured from when it was due."""
+    after: int | None = None
+    """Which turn's history this one continues: None means the turn before it, -1 the session's beginning. A user who
+    edits an earlier message, or asks again, makes a branch."""
+    cancel_after_tokens: int | None = None
+    """The user leaves after so many deltas of the reply; what was read joins the history."""
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     reply_text: str | None = None
@@ -49,7 +57,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One conversation. `start_s` is its arrival after the start of the load, for slots that ramp up."""
+    """One conversation. `start_s` is its arrival after the start of the load: of the first session of each slot, while
+    slots ramp up, or of every session of an open plan."""
 
     session_id: str
     phase: Phase
@@ -61,12 +70,21 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sessions in starting order, played by `concurrency` slots: a free slot takes the next session."""
+    """Sessions in starting order.
+
+    Closed: `concurrency` slots play them, and a free slot takes the next session. Open (`concurrency` is None): every
+    session begins at its `start_s`, however many are running.
+    """
 
     scenario: str
     seed: int
-    concurrency: int
+    concurrency: int | None
     sessions: tuple[Session, ...]
+
+    @property
+    def slots(self) -> int:
+        """Count the users that play: an open plan needs one for each session."""
+        return len(self.sessions) if self.concurrency is None else self.concurrency
 
     @property
     def counted_turns(self) -> int:
@@ -81,7 +99,7 @@ class _Head:
     schema_version: Literal[1]
     scenario: str
     seed: int
-    concurrency: int
+    concurrency: int | None
     sessions: int
 
 

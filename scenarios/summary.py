@@ -70,14 +70,14 @@ def describe(plan: Plan, tokenizer: PromptTokenizer) -> PlanSummary:
     return PlanSummary(
         scenario=plan.scenario,
         seed=plan.seed,
-        concurrency=plan.concurrency,
+        concurrency=plan.slots,
         sessions=len(counted),
         requests=len(prompts),
         mean_prompt_tokens=fmean(prompts),
         max_prompt_tokens=max(prompts),
         max_context_tokens=max(map(sum, zip(prompts, outputs, strict=True))),
         mean_output_tokens=fmean(outputs),
-        working_set_tokens=round(plan.concurrency * fmean(own_contexts)) + shared_systems,
+        working_set_tokens=round(plan.slots * fmean(own_contexts)) + shared_systems,
         unique_tokens=fresh + sum(outputs),
         reusable_share=1 - fresh / sum(prompts),
     )

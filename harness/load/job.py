@@ -106,13 +106,14 @@ class PhaseCounts(StrictModel):
     failed: int = 0
     timeout: int = 0
     cut: int = 0
+    cancelled: int = 0
     not_played: int = 0
     """Turns never sent: their session failed earlier, or the load ended before them."""
 
     @property
     def sent(self) -> int:
         """Count the requests, however they ended."""
-        return self.ok + self.failed + self.timeout + self.cut
+        return self.ok + self.failed + self.timeout + self.cut + self.cancelled
 
     def of(self, status: Status) -> int:
         """Count the requests that ended with `status`."""

@@ -92,5 +92,6 @@ class Ledger:
             failed=by_status[Status.FAILED],
             timeout=by_status[Status.TIMEOUT],
             cut=by_status[Status.CUT],
+            cancelled=by_status[Status.CANCELLED],
             not_played=planned - by_status.total(),
         )

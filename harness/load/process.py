@@ -25,6 +25,7 @@ from locust.env import Environment
 from harness.errors import ConfigError, HicacheTuneError
 from harness.files import write_atomically
 from harness.load.api import Api, ChatApi, GenerateApi
+from harness.load.exchange import Talker
 from harness.load.health import HealthMonitor
 from harness.load.job import (
     OUTCOME_FILE,
@@ -65,14 +66,15 @@ def run(job: LoadJob) -> LoadOutcome:
     ledger = Ledger(plan, refusals_before_lost=job.refusals_before_lost)
     environment = Environment(user_classes=[SessionUser])
     SessionUser.ledger = ledger
-    SessionUser.player = Player(
-        api,
+    talker = Talker(
+        api.path,
         Endpoint.of(job.base_url),
         _headers(job),
         job.timeouts,
         ledger,
         lambda record: _tell_locust(environment, api, record),
     )
+    SessionUser.player = Player(api, talker, ledger)
     outcome = _play(plan, job, ledger, environment)
     write_records(ledger.records, job.out_dir / RECORDS_FILE)
     write_atomically(job.out_dir / OUTCOME_FILE, outcome.model_dump_json(indent=2))
@@ -94,7 +96,7 @@ def _play(plan: Plan, job: LoadJob, ledger: Ledger, environment: Environment) ->
     if not plan.sessions:
         ledger.stop(Stopped.COMPLETE)
     else:
-        runner.start(plan.concurrency, spawn_rate=plan.concurrency)
+        runner.start(plan.slots, spawn_rate=plan.slots)
     _watch(job, ledger, health, crashes)
     runner.quit()  # kills the users: what is still running is recorded as cut
     _report_progress(ledger)

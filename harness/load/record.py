@@ -24,6 +24,8 @@ class Status(enum.StrEnum):
     TIMEOUT = "timeout"
     CUT = "cut"
     """Still running when the load ended; counted and shown, neither good nor bad."""
+    CANCELLED = "cancelled"
+    """The user left in the middle of the reply, as the scenario says: its first token counts, its end does not."""
 
 
 @dataclass(frozen=True, slots=True)
