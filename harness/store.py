@@ -39,7 +39,7 @@ REQUESTS_FILE = "requests.parquet"
 SAMPLES_FILE = "samples.parquet"
 ENGINE_LOG_FILE = "engine.log"
 
-Purpose = Literal["search", "confirm"]
+Purpose = Literal["search", "confirm", "limit"]
 
 
 class Outcome(enum.StrEnum):
@@ -97,6 +97,8 @@ class TrialRecord(StrictModel):
     purpose: Purpose
     setting: Setting
     seed: int
+    rate_per_s: float | None = None
+    """Sessions that arrived in a second; None where a fixed number of them was played at a time."""
     outcome: Outcome
     reason: str
     """One sentence for people; empty when measured without remark."""

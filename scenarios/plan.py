@@ -80,6 +80,8 @@ class Plan:
     seed: int
     concurrency: int | None
     sessions: tuple[Session, ...]
+    rate_per_s: float | None = None
+    """Of an open plan: sessions that arrive in a second, on average."""
 
     @property
     def slots(self) -> int:
@@ -92,15 +94,16 @@ class Plan:
         return sum(len(s.turns) for s in self.sessions if s.phase is Phase.COUNTED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
     """The first line of a plan's file."""
 
     schema_version: Literal[1]
     scenario: str
     seed: int
-    concurrency: int | None
+    concurrency: int | None = None
     sessions: int
+    rate_per_s: float | None = None
 
 
 _HEAD = TypeAdapter(_Head)
@@ -109,9 +112,16 @@ _SESSION = TypeAdapter(Session)
 
 def write_plan(plan: Plan, path: Path) -> None:
     """Write `plan` as JSON lines: a head line, then one line a session. Equal plans give equal bytes."""
-    head = _Head(1, plan.scenario, plan.seed, plan.concurrency, len(plan.sessions))
+    head = _Head(
+        schema_version=1,
+        scenario=plan.scenario,
+        seed=plan.seed,
+        concurrency=plan.concurrency,
+        sessions=len(plan.sessions),
+        rate_per_s=plan.rate_per_s,
+    )
     with path.open("wb") as file:
-        file.write(_HEAD.dump_json(head) + b"\n")
+        file.write(_HEAD.dump_json(head, exclude_none=True) + b"\n")
         for session in plan.sessions:
             file.write(_SESSION.dump_json(session, exclude_none=True) + b"\n")
 
@@ -126,7 +136,7 @@ def read_plan(path: Path) -> Plan:
     sessions = tuple(_parse(_SESSION, line, path, number) for number, line in enumerate(rest, start=2))
     if len(sessions) != head.sessions:
         raise ScenarioError(f"{path}: {len(sessions)} of {head.sessions} sessions are left; make it again")
-    return Plan(head.scenario, head.seed, head.concurrency, sessions)
+    return Plan(head.scenario, head.seed, head.concurrency, sessions, head.rate_per_s)
 
 
 def _parse(adapter: TypeAdapter[ParsedT], line: bytes, path: Path, number: int) -> ParsedT:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
-
-from filelock import FileLock, Timeout
 
 from harness.draft import Watch
 from harness.engine.failure import Blame
@@ -20,10 +14,10 @@ from harness.errors import EngineError
 from harness.lab import Lab
 from harness.store import Outcome, Purpose, TrialRecord, next_number, read_trials
 from harness.trial import run_trial
-from scenarios.errors import ConfigError
 from scenarios.plan import Plan
 from tuning.budget import Budget
 from tuning.config import Effort
+from tuning.locks import alone
 from tuning.objective import Objective
 from tuning.study import BASELINES, Study, stops_the_search
 from tuning.verdict import Verdict, decide
@@ -67,7 +61,7 @@ class Searcher:
 
     def run(self) -> Verdict:
         """Search, confirm, decide. Raises EngineError when no launch can work until the user corrects something."""
-        with _alone(self.lab.root, self.lab.devices_name):
+        with alone(self.lab.root, self.lab.devices_name):
             self.lab.ledger.end_orphans()
             self.records = read_trials(self.lab.root)
             self.study.settle()
@@ -179,20 +173,3 @@ def _interrupted(record: TrialRecord) -> bool:
 def _deserves_another_try(record: TrialRecord) -> bool:
     machine = record.failure is not None and record.failure.blame is Blame.MACHINE
     return machine or record.outcome is Outcome.INVALID
-
-
-@contextmanager
-def _alone(root: Path, devices: str) -> Iterator[None]:
-    """Search alone: one at a time for each study, and one for the same devices, as two would disturb each other."""
-    shared = Path(tempfile.gettempdir()) / f"hicache-tune-{os.getuid()}-{devices}.lock"
-    taken = {
-        root / ".lock": f"another hicache-tune works on the study in {root}; wait for it or choose another --study",
-        shared: f"another hicache-tune measures on {devices} of this machine; wait for it, as both would be disturbed",
-    }
-    with ExitStack() as held:
-        for path, sentence in taken.items():
-            try:
-                held.enter_context(FileLock(path, blocking=False))
-            except Timeout:
-                raise ConfigError(sentence) from None
-        yield
