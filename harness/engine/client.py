@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -21,9 +22,9 @@ SETTLING_COUNTERS = r"sglang:(?:prompt|generation|cached|load_back|evicted|hicac
 class EngineClient:
     """A small client of the engine's control endpoints."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, headers: Mapping[str, str] | None = None) -> None:
         self.base_url = base_url
-        self._http = httpx.Client(base_url=base_url, timeout=PROBE_TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(base_url=base_url, headers=headers, timeout=PROBE_TIMEOUT_S, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,59 +39,24 @@ def search(options: SearchOptions | None = None) -> int:
 def _search(
     console: Console, options: SearchOptions, wanted: Search, effort: Effort, spec: EngineSpec, root: Path
 ) -> int:
-    from harness.environment import Environment
-    from harness.lab import Lab
-    from harness.load.job import ApiName
-    from harness.stopping import StopFlag
-    from harness.telemetry import Exporter, open_nvml, required
-    from scenarios import PromptTokenizer, describe, make_plan
     from tuning.cli.answer import print_answer
-    from tuning.cli.watch import ConsoleWatch
-    from tuning.config import StudyFile, open_study
-    from tuning.objective import Constraint, Objective
+    from tuning.cli.opened import opened
     from tuning.search import Searcher
     from tuning.study import Study
 
-    objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
-    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.tp_size if spec.device == "cuda" else None)
-    if any(constraint.metric == "headroom.device" for constraint in objective.constraints):
-        required(device)
-    tokenizer = PromptTokenizer.load(wanted.model)
-    plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
-    file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
-    open_study(root, file, resume=options.resume)
-    stop = StopFlag()
-    with (
-        stop.on_signals(),
-        Exporter(root.name) as exporter,
-        ConsoleWatch(console, root, exporter, planned=effort.trials) as watch,
-    ):
-        exporter.study_started(planned_trials=effort.trials)
-        if options.metrics_port is not None:
-            exporter.start(options.metrics_port)
-        lab = Lab(
-            root=root,
-            spec=spec,
-            watch=watch,
-            should_stop=stop.should_stop,
-            must_hurry=stop.must_hurry,
-            api=ApiName(wanted.api),
-            load_limit_s=wanted.load_limit_s,
-            warm_up_tokens=round(describe(plan, tokenizer).mean_prompt_tokens),
-            device=device,
-        )
+    with opened(console, options, wanted, spec, root, planned=effort.trials) as study:
         searcher = Searcher(
-            lab=lab,
-            study=Study(root / "study.db", space=wanted.space, objective=objective, seed=wanted.seed),
-            objective=objective,
+            lab=study.lab,
+            study=Study(root / "study.db", space=wanted.space, objective=study.objective, seed=wanted.seed),
+            objective=study.objective,
             effort=effort,
-            watch=watch,
-            make_plan=lambda seed: make_plan(wanted.scenario, seed, tokenizer, wanted.api),
+            watch=study.watch,
+            make_plan=lambda seed: study.plan(wanted.scenario, seed),
             seed=wanted.seed,
         )
         verdict = searcher.run()
-    print_answer(root, file, searcher.records, verdict, objective, console=console, json=options.json)
-    return _exit_code(console, verdict, interrupted=stop.should_stop(), study=root.name, effort=effort)
+    print_answer(root, study.file, searcher.records, verdict, study.objective, console=console, json=options.json)
+    return _exit_code(console, verdict, interrupted=study.stop.should_stop(), study=root.name, effort=effort)
 
 
 def _exit_code(console: Console, verdict: Verdict, *, interrupted: bool, study: str, effort: Effort) -> int:

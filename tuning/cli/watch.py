@@ -15,6 +15,8 @@ from harness.engine.setting import Setting
 from harness.load.job import LoadProgress
 from harness.store import Outcome, Purpose, Step, TrialRecord
 from harness.telemetry import Exporter
+from tuning.limit import Bracket
+from tuning.limit_finder import ProbeResult
 
 LOG_FILE = "study.log"
 
@@ -49,6 +51,22 @@ class ConsoleWatch:
         self._exporter.trial_started(number, setting.label)
         self._log.info("trial begins", trial=number, purpose=purpose, setting=setting.label)
         self._console.print(f"{self._head}: [bold]{escape(setting.label)}[/]")
+
+    def probe_begins(self, number: int, rate_per_s: float, known: Bracket) -> None:
+        """Show which rate is probed next, and between which rates the limit lies."""
+        low = f"{known.meets_per_s:g}" if known.meets_per_s is not None else "?"
+        high = f"{known.misses_per_s:g}" if known.misses_per_s is not None else "?"
+        self._head = f"probe {number} (the limit is between {low} and {high} sessions/s)"
+        self._exporter.trial_started(number, f"{rate_per_s:g} sessions/s")
+        self._log.info("probe begins", trial=number, rate_per_s=rate_per_s)
+        self._console.print(f"{self._head}: [bold]{rate_per_s:g} sessions/s[/]")
+
+    def probe_ends(self, probe: ProbeResult, seconds: float) -> None:
+        """Show whether the rate keeps the service level."""
+        self._log.info("probe ends", trial=probe.trial, meets=probe.meets, why_not=probe.why_not, seconds=seconds)
+        p99 = f"TTFT P99 {probe.p99_s:.3f} s, " if probe.p99_s is not None else ""
+        verdict = "[green]kept[/]" if probe.meets else f"[yellow]missed[/]: {escape(probe.why_not)}"
+        self._console.print(f"  {p99}{verdict} [dim]({seconds:.0f} s)[/]")
 
     def step(self, number: int, name: str) -> None:
         """Show the step that runs."""

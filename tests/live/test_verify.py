@@ -1,0 +1,68 @@
+"""`hicache-tune verify` against the real engine on CPU: HiCache on, off, and a device that is not filled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engine.cpu.engine import find
+from tests.support.cpu_engine import launched
+from tuning.cli.app import run
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give the address of an engine with HiCache."""
+    log = tmp_path_factory.mktemp("on") / "engine.log"
+    with launched(find(), log, "--enable-hierarchical-cache", "--hicache-ratio", "4", "--enable-metrics") as engine:
+        yield str(engine.client.base_url)
+
+
+@pytest.fixture(scope="module")
+def off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give the address of an engine without HiCache."""
+    with launched(find(), tmp_path_factory.mktemp("off") / "engine.log", "--enable-metrics") as engine:
+        yield str(engine.client.base_url)
+
+
+def verified(capsys: pytest.CaptureFixture[str], url: str, *flags: str) -> tuple[int, dict[str, Any]]:
+    """Run the command; return its code and its JSON."""
+    code = run(["verify", "--url", url, "--json", *flags])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_hicache_is_proven_to_be_on_and_to_pay(on: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was evicted comes back from the host, faster than it is computed, and the engine's counters agree."""
+    code, found = verified(capsys, on)
+    assert (code, found["judgement"]["answer"]) == (0, "pays")
+    assert found["judgement"]["host_share"] == 1.0
+    reloaded, counted = found["counters"]["load_back_tokens"], found["counters"]["host_cached_tokens"]
+    assert reloaded >= counted >= 8 * (found["prompt_tokens"] - 64)
+    assert found["fill_complete"]
+
+
+def test_hicache_is_proven_to_be_off(off: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was evicted is computed again."""
+    code, found = verified(capsys, off)
+    assert (code, found["judgement"]["answer"]) == (0, "off")
+    assert found["judgement"]["host_share"] == 0.0
+    assert found["judgement"]["device_s"] < found["judgement"]["cold_s"]
+
+
+def test_a_device_that_is_not_filled_proves_nothing(on: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a limit far below the pool nothing is evicted, and the code says that nothing is proven."""
+    code, found = verified(capsys, on, "--fill-tokens", "400")
+    assert (code, found["judgement"]["answer"]) == (2, "nothing was evicted")
+    assert not found["fill_complete"]
+
+
+def test_a_server_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One sentence with the address, and the code of a usage error."""
+    assert run(["verify", "--url", "http://127.0.0.1:9"]) == 1
+    assert "http://127.0.0.1:9" in capsys.readouterr().err

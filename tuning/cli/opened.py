@@ -1,0 +1,78 @@
+"""A study that is open for work: its folder, its laboratory, and whoever shows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.engine.spec import EngineSpec
+from harness.environment import Environment
+from harness.lab import Lab
+from harness.load.job import ApiName
+from harness.stopping import StopFlag
+from harness.telemetry import Exporter, open_nvml, required
+from scenarios import Plan, PromptTokenizer, Scenario, describe, make_plan
+from tuning.cli.target import StudyOptions
+from tuning.cli.watch import ConsoleWatch
+from tuning.config import Search, StudyFile, open_study
+from tuning.objective import Constraint, Objective
+
+
+@dataclass(frozen=True)
+class OpenStudy:
+    """What a command works with while a study is open."""
+
+    lab: Lab
+    file: StudyFile
+    objective: Objective
+    watch: ConsoleWatch
+    stop: StopFlag
+    tokenizer: PromptTokenizer
+
+    def plan(self, scenario: Scenario, seed: int) -> Plan:
+        """Make the sessions of `scenario` for `seed`."""
+        return make_plan(scenario, seed, self.tokenizer, self.file.search.api)
+
+
+@contextmanager
+def opened(
+    console: Console, options: StudyOptions, wanted: Search, spec: EngineSpec, root: Path, *, planned: int
+) -> Iterator[OpenStudy]:
+    """Open the study in `root`, or go on with it; heed signals and show progress until the block ends.
+
+    `planned` trials are announced. Raises ConfigError for a study under other conditions.
+    """
+    objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
+    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.tp_size if spec.device == "cuda" else None)
+    if any(constraint.metric == "headroom.device" for constraint in objective.constraints):
+        required(device)
+    tokenizer = PromptTokenizer.load(wanted.model)
+    summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
+    file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
+    open_study(root, file, resume=options.resume)
+    stop = StopFlag()
+    with (
+        stop.on_signals(),
+        Exporter(root.name) as exporter,
+        ConsoleWatch(console, root, exporter, planned=planned) as watch,
+    ):
+        exporter.study_started(planned_trials=planned)
+        if options.metrics_port is not None:
+            exporter.start(options.metrics_port)
+        lab = Lab(
+            root=root,
+            spec=spec,
+            watch=watch,
+            should_stop=stop.should_stop,
+            must_hurry=stop.must_hurry,
+            api=ApiName(wanted.api),
+            load_limit_s=wanted.load_limit_s,
+            warm_up_tokens=round(summary.mean_prompt_tokens),
+            device=device,
+        )
+        yield OpenStudy(lab, file, objective, watch, stop, tokenizer)

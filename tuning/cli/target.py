@@ -1,0 +1,192 @@
+"""The flags that `search` and `find-limit` share: what is measured, over which settings, and where it is kept."""
+
+# No postponed annotations here: the classes that inherit these flags have other names around them.
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+from scenarios import Api, load_scenario
+from scenarios.errors import ConfigError
+from tuning.budget import parse_duration
+from tuning.config import Search
+from tuning.engines import default_model
+from tuning.objective import Constraint
+from tuning.space import DEFAULT_RANGES, Engine, Ranges, Space
+
+WHAT = Group("What is measured", sort_key=1)
+SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, one value, or `default` for SGLang's own)", sort_key=2)
+EFFORT = Group("How much is spent", sort_key=3)
+STUDY = Group("Where it is kept and how it is shown", sort_key=4)
+
+AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, ABOVE_0 = Number(gte=0), Number(gte=1), Number(gte=2), Number(gt=0)
+PORT = Number(gte=0, lte=65535)
+
+SGLANG_DEFAULT = "default"
+"""Leaves a flag out of the space: every launch runs it at SGLang's own default."""
+DEFAULT_CONSTRAINTS = ("errors <= 1%", "headroom.host >= 1GiB")
+DEFAULT_SCENARIO: dict[Engine, str] = {"local": "support-chat", "cpu": "cpu-chat"}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """Every flag of a study, whatever is asked of it."""
+
+    model: Annotated[
+        str | None, Parameter(group=WHAT, help="Model folder or hub name; the CPU engine brings its own.")
+    ] = None
+    scenario: Annotated[str | None, Parameter(group=WHAT, help="Built-in scenario or YAML file.")] = None
+    engine: Annotated[
+        Engine, Parameter(group=WHAT, help="`local`: SGLang on this machine's GPUs. `cpu`: the real SGLang on CPU.")
+    ] = "local"
+    engine_python: Annotated[
+        Path | None, Parameter(group=WHAT, help="Python that has SGLang; by default this one.")
+    ] = None
+    engine_arg: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=WHAT,
+            negative="",
+            help="Further engine flag for every launch, as --engine-arg=--flag=value; may be repeated.",
+        ),
+    ] = ()
+    tp_size: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_1, help="GPUs that the model is split over.")] = 1
+    copy_limit: Annotated[
+        float | None,
+        Parameter(
+            group=WHAT,
+            validator=ABOVE_0,
+            help="CPU engine: limit of host copies in GB/s, to make a setting transfer-bound.",
+        ),
+    ] = None
+    api: Annotated[Api | None, Parameter(group=WHAT, help="Endpoint that is played; by default the scenario's.")] = None
+    concurrency: Annotated[
+        int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Sessions at a time, in place of the scenario's.")
+    ] = None
+    sessions: Annotated[
+        int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Counted sessions, in place of the scenario's.")
+    ] = None
+    seed: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_0, help="Seed of sessions and sampler.")] = 1
+    load_limit: Annotated[str, Parameter(group=WHAT, help="A load that takes longer is not sustainable.")] = "10m"
+    constraint: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=WHAT,
+            negative="",
+            help="Bound on the winner, as `headroom.device >= 4GiB`; may be repeated; replaces the defaults.",
+        ),
+    ] = DEFAULT_CONSTRAINTS
+
+    hicache: Annotated[str, Parameter(group=SPACE, help="`off,on`, or one of them.")] = "off,on"
+    mem_fraction_static: Annotated[str | None, Parameter(group=SPACE, help="--mem-fraction-static.")] = None
+    hicache_ratio: Annotated[str | None, Parameter(group=SPACE, help="Host pool as a multiple of the device pool.")] = (
+        None
+    )
+    hicache_size: Annotated[
+        str | None, Parameter(group=SPACE, help="Host pool in GB for each rank, in place of the ratio.")
+    ] = None
+    hicache_write_policy: Annotated[
+        str | None, Parameter(group=SPACE, help="write_through, write_through_selective, write_back.")
+    ] = None
+    transfer: Annotated[
+        str | None, Parameter(group=SPACE, help="Pairs IO_BACKEND/MEM_LAYOUT, such as kernel/page_first.")
+    ] = None
+    page_size: Annotated[str | None, Parameter(group=SPACE, help="--page-size.")] = None
+
+    ready_timeout: Annotated[str, Parameter(group=EFFORT, help="How long a launch may stay in one phase.")] = "10m"
+
+    study: Annotated[
+        str | None, Parameter(group=STUDY, help="Name of the study; by default the scenario's with the time.")
+    ] = None
+    results: Annotated[Path, Parameter(group=STUDY, help="Folder of all studies.")] = Path("results")
+    resume: Annotated[bool, Parameter(group=STUDY, negative="", help="Go on with a study that was stopped.")] = False
+    dry_run: Annotated[
+        bool, Parameter(group=STUDY, negative="", help="Print the plan and the launch commands; launch nothing.")
+    ] = False
+    json: Annotated[bool, Parameter(group=STUDY, negative="", help="Print the result as JSON on stdout.")] = False
+    metrics_port: Annotated[
+        int | None,
+        Parameter(group=STUDY, validator=PORT, help="Serve hicache_tune_* metrics for Prometheus on this port."),
+    ] = None
+
+    def search_under(self, constraints: Sequence[str]) -> Search:
+        """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
+        scenario = load_scenario(self.scenario or DEFAULT_SCENARIO[self.engine])
+        scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
+        for text in constraints:
+            Constraint.parse(text)
+        space = self._ranges().space()
+        for argument in self.engine_arg:
+            _refuse_secret(argument)
+            _refuse_fixed_and_searched(argument, space)
+        model = self.model or default_model(self.engine)
+        if model is None:
+            raise ConfigError("--model is missing; name a model folder or a hub name, or use --engine cpu")
+        return Search.parse(
+            {
+                "engine": self.engine,
+                "engine_python": self.engine_python,
+                "model": model,
+                "tp_size": self.tp_size,
+                "engine_args": self.engine_arg,
+                "copy_gb_per_s": self.copy_limit,
+                "scenario": scenario,
+                "api": self.api or scenario.api,
+                "seed": self.seed,
+                "space": space,
+                "constraints": tuple(constraints),
+                "load_limit_s": parse_duration(self.load_limit, "--load-limit"),
+            },
+            where="the flags",
+        )
+
+    def study_name(self, search: Search, *, suffix: str = "") -> str:
+        """Name the study; raise ConfigError for a name that is no folder, or a resume of nothing in particular."""
+        if self.study is None and self.resume:
+            raise ConfigError("--resume needs --study NAME, the study to go on with; see the folders in --results")
+        name = self.study or f"{search.scenario.name}{suffix}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            raise ConfigError(
+                f"--study {name}: use letters, digits, dots, dashes and underscores, as it names a folder"
+            )
+        return name
+
+    def ready_timeout_s(self) -> float:
+        """Read how long a launch may stay in one phase."""
+        return parse_duration(self.ready_timeout, "--ready-timeout")
+
+    def _ranges(self) -> Ranges:
+        """Take the user's ranges over the engine's defaults; a size given by the user displaces the default ratio."""
+        given = {name: value for name in Ranges.model_fields if (value := getattr(self, name)) is not None}
+        given |= {name: None for name, value in given.items() if value == SGLANG_DEFAULT and name != "hicache"}
+        defaults = DEFAULT_RANGES[self.engine].model_dump()
+        if self.hicache_size is not None:
+            defaults["hicache_ratio"] = None
+        return Ranges(**(defaults | given))
+
+
+def _refuse_secret(argument: str) -> None:
+    """Raise ConfigError for a key: arguments are seen by every user of the machine and are kept in the results."""
+    flag = argument.partition("=")[0]
+    if flag.endswith(("api-key", "keyfile-password")):
+        raise ConfigError(
+            f"--engine-arg={flag}=...: a secret must not be an argument, and none is needed: the engine listens on "
+            "loopback alone, so leave it out"
+        )
+
+
+def _refuse_fixed_and_searched(argument: str, space: Space) -> None:
+    """Raise ConfigError for a flag that is fixed and searched: SGLang would silently take the last one of the two."""
+    flag, _, value = argument.removeprefix("--").partition("=")
+    for dimension in space.dimensions:
+        if dimension.name.replace("_", "-") == flag and dimension.values_text != value:
+            raise ConfigError(
+                f"--engine-arg={argument}: --{flag} is searched too ({dimension.values_text}); "
+                f"leave it out of one, with `--{flag} {SGLANG_DEFAULT}` out of the search"
+            )
