@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from scenarios.errors import HicacheTuneError
-from tuning.cli import engine, limit, report, scenario, search, verify
+from tuning.cli import diagnose, engine, limit, report, scenario, search, verify
 from tuning.cli.configuration import SOURCES, check_sources
 
 ERROR = 1
@@ -30,6 +30,7 @@ app: App = App(
 app.command(search.search, name="search")
 app.command(limit.find_limit, name="find-limit")
 app.command(verify.verify, name="verify")
+app.command(diagnose.diagnose, name="diagnose")
 app.command(report.report, name="report")
 app.command(scenario.app)
 app.command(engine.app)

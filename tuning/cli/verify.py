@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
+from tuning.cli.server import api_key_headers, checked_url
 from tuning.space import Engine
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def verify(
     limits = Limits(probes, tokens, fill_tokens, parse_duration(seconds, "--seconds"))
     stop = StopFlag()
     with stop.on_signals(), console.status("...") as status:
-        headers = _headers(api_key_env)
+        headers = api_key_headers(api_key_env)
         with _server(url, headers, model, engine, engine_python, engine_arg, stop, status.update) as control:
             found = run(control, headers=headers, limits=limits, say=status.update, should_stop=stop.should_stop)
     _show(console, found)
@@ -95,9 +95,7 @@ def _server(
     if url is not None:
         if model is not None or engine == "cpu":
             raise ConfigError("--url names a server that runs; leave out --model and --engine, which launch one")
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"--url {url}: begin it with http:// or https://")
-        client = EngineClient(url.rstrip("/"), headers)
+        client = EngineClient(checked_url(url), headers)
         try:
             yield client
         finally:
@@ -117,15 +115,6 @@ def _spec(model: str | None, engine: Engine, python: Path | None, arguments: Seq
     if engine == "cpu":
         return cpu_spec(found, arguments)
     return local_spec(found, python, arguments)
-
-
-def _headers(api_key_env: str | None) -> dict[str, str]:
-    if api_key_env is None:
-        return {}
-    key = os.environ.get(api_key_env)
-    if not key:
-        raise ConfigError(f"--api-key-env {api_key_env}: that variable holds no key; set it")
-    return {"Authorization": f"Bearer {key}"}
 
 
 def _show(console: Console, found: Verification) -> None:

@@ -1,8 +1,9 @@
-"""`hicache-tune verify` against the real engine on CPU: HiCache on, off, and a device that is not filled."""
+"""`hicache-tune verify` and `diagnose` on real engines that run already: one with HiCache, one without."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.engine.cpu.engine import find
-from tests.support.cpu_engine import launched
+from tests.support.cpu_engine import RunningEngine, launched, random_prompts
 from tuning.cli.app import run
 
 pytestmark = pytest.mark.live
@@ -25,10 +26,16 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def off(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of an engine without HiCache."""
+def without(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    """Give an engine without HiCache."""
     with launched(find(), tmp_path_factory.mktemp("off") / "engine.log", "--enable-metrics") as engine:
-        yield str(engine.client.base_url)
+        yield engine
+
+
+@pytest.fixture
+def off(without: RunningEngine) -> str:
+    """Give the address of the engine without HiCache."""
+    return str(without.client.base_url)
 
 
 def verified(capsys: pytest.CaptureFixture[str], url: str, *flags: str) -> tuple[int, dict[str, Any]]:
@@ -66,3 +73,34 @@ def test_a_server_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str],
     """One sentence with the address, and the code of a usage error."""
     assert run(["verify", "--url", "http://127.0.0.1:9"]) == 1
     assert "http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_what_is_evicted_and_lost_is_diagnosed(
+    without: RunningEngine, off: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More conversations than the device holds come back in turn, and the rule for it finds them."""
+    over = threading.Event()
+
+    def talk() -> None:
+        prompts = random_prompts(without.kv_pool_tokens() // 400 + 4, 400, seed=5)
+        while not over.is_set():
+            for prompt in prompts:
+                without.generate(prompt, new_tokens=1)
+
+    user = threading.Thread(target=talk)
+    user.start()
+    try:
+        code = run(["diagnose", "--url", off, "--minutes", "0.4", "--json"])
+    finally:
+        over.set()
+        user.join()
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert "evicted and lost" in [finding["name"] for finding in found["findings"]]
+
+
+def test_a_server_that_rests_is_called_too_quiet(on: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is read into an idle engine."""
+    assert run(["diagnose", "--url", on, "--minutes", "0.1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [finding["name"] for finding in found["findings"]] == ["too quiet"]

@@ -1,0 +1,1 @@
+"""Says what a running engine suffers from, by watching it and nothing else: see `harness.diagnose.causes`."""
