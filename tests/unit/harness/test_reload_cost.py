@@ -67,7 +67,7 @@ def cost(records: pd.DataFrame, **counters: Any) -> ReloadCost:
 
 
 def test_known_costs_lie_in_the_intervals() -> None:
-    """Intervals of 95 % hold the truth in nearly all of 24 cases, through a queue that throws single requests far off."""
+    """Intervals of 95 % hold the truth in nearly all of 24 cases, whatever a queue does to single requests."""
     held = 0
     for seed in range(8):
         found = cost(requests(seed=seed))
