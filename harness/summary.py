@@ -6,16 +6,29 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from pydantic import Field
 from scipy import stats
 
 from harness.load.record import Status
-from harness.statistics import CONFIDENT_P99_REQUESTS, Floats, Sessions, quantile
+from harness.metrics import (
+    LAST_TURNS,
+    Breakdown,
+    Goodput,
+    Latency,
+    MetricName,
+    Slo,
+    answered,
+    breakdowns,
+    goodput,
+    latency,
+    ttft_s,
+)
+from harness.metrics.definitions import ttft
+from harness.window import Window, find_window
 from scenarios.plan import Phase
 from scenarios.strict import StrictModel
 
-NS_PER_S = 1e9
 DIVERGED_STEP = 1.5
 """How much the median TTFT must grow from one third of a load to the next, in both steps, to be called diverging.
 
@@ -28,21 +41,6 @@ DIVERGED_PART = 20
 """Requests that each third must have for a growth to be told from luck."""
 
 
-class Latency(StrictModel):
-    """Quantiles of one latency over one group of requests, in seconds."""
-
-    count: int
-    p50_s: float
-    p90_s: float
-    p95_s: float
-    p99_s: float
-    max_s: float
-    p99_low_s: float | None = None
-    p99_high_s: float | None = None
-    confident: bool = False
-    """Whether there are enough requests for a P99 to be taken at its word."""
-
-
 class Summary(StrictModel):
     """One load in figures. `steady` is the headline: the counted sessions, played at full concurrency."""
 
@@ -52,6 +50,12 @@ class Summary(StrictModel):
     by_tier: dict[str, Latency]
     by_turn: dict[int, Latency]
     time_per_output_token: Latency | None
+    metrics: dict[MetricName, Breakdown] = Field(default_factory=dict)
+    """Every metric of the counted requests that has a value, by turn, tier and prompt length."""
+    window: Window | None = None
+    """The steady window as the times of the requests show it."""
+    goodput: Goodput | None = None
+    """None when no service level was given."""
     steady_seconds: float
     requests_per_s: float
     output_tokens_per_s: float
@@ -61,74 +65,47 @@ class Summary(StrictModel):
     timed_out: int
     cut: int
     """Requests of counted sessions that the end of the load cut; fillers are cut by design and not counted."""
+    cancelled: int = 0
+    """Replies that the user left in the middle, as the scenario says: no errors."""
+    reconnected: int = 0
+    """Of the counted requests, those sent again because the engine had closed the idle connection: no errors either."""
     not_played: int
     error_rate: float
     diverges: bool
     """Whether TTFT only grew during the steady window: such a setting is not sustainable."""
 
 
-def ttft_s(records: pd.DataFrame) -> Floats:
-    """Return the time to first token from the scheduled time, in seconds (design rule 2)."""
-    return (records["first_token_ns"] - records["scheduled_ns"]).to_numpy(dtype=np.float64) / NS_PER_S
-
-
-def served_from(records: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Name the slowest tier that each prompt's cached tokens came from: storage, host, device, none or unknown."""
-    tiers = {
-        "storage": records["storage_cached_tokens"],
-        "host": records["host_cached_tokens"],
-        "device": records["device_cached_tokens"],
-    }
-    known = records["cached_tokens"].notna()
-    conditions = [(column.fillna(0) > 0).to_numpy() for column in tiers.values()]
-    nothing = (known & (records["cached_tokens"].fillna(0) == 0)).to_numpy()
-    return np.select([*conditions, nothing], [*tiers, "none"], default="unknown").astype(object)
-
-
-def latency(values: Floats, sessions: npt.NDArray[np.object_]) -> Latency | None:
-    """Summarise one latency; None when there is no value, which is not the same as zero."""
-    if len(values) == 0:
-        return None
-    interval = Sessions(values, sessions).interval(0.99)
-    return Latency(
-        count=len(values),
-        p50_s=quantile(values, 0.50),
-        p90_s=quantile(values, 0.90),
-        p95_s=quantile(values, 0.95),
-        p99_s=quantile(values, 0.99),
-        max_s=float(values.max()),
-        p99_low_s=interval.low if interval else None,
-        p99_high_s=interval.high if interval else None,
-        confident=len(values) >= CONFIDENT_P99_REQUESTS,
-    )
-
-
-def summarise(records: pd.DataFrame, *, not_played: int) -> Summary:
+def summarise(records: pd.DataFrame, *, not_played: int, slo: Slo | None = None) -> Summary:
     """Summarise the records of one load; `not_played` are counted turns that were never sent."""
     counted = records[records["phase"] == Phase.COUNTED]
-    ok, whole_ok = (frame[frame["status"] == Status.OK] for frame in (counted, records))
-    tier, by_status = served_from(ok), Counter(counted["status"].astype(str))
-    failed, timed_out, cut = (by_status[status] for status in (Status.FAILED, Status.TIMEOUT, Status.CUT))
-    seconds = _span_s(counted)
-    ended = len(ok) + failed + timed_out
+    metrics = breakdowns(counted)
+    of_ttft = metrics.get(MetricName.TTFT, Breakdown())
+    status = Counter(counted["status"].astype(str))
+    errors, answers = status[Status.FAILED] + status[Status.TIMEOUT], status[Status.OK] + status[Status.CANCELLED]
+    seconds = span_s(counted)
     return Summary(
-        steady=_ttft(ok),
-        whole_run=_ttft(whole_ok),
-        first_turns=_ttft(ok[ok["turn"] == 0]),
-        by_tier={name: found for name in sorted(set(tier)) if (found := _ttft(ok[tier == name]))},
-        by_turn={int(turn): found for turn in sorted(ok["turn"].unique()) if (found := _ttft(ok[ok["turn"] == turn]))},
-        time_per_output_token=_tpot(ok),
+        steady=of_ttft.overall,
+        whole_run=_whole_run(records),
+        first_turns=of_ttft.by_turn.get("0"),
+        by_tier=of_ttft.by_tier,
+        by_turn={int(turn): each for turn, each in of_ttft.by_turn.items() if turn != LAST_TURNS},
+        time_per_output_token=metrics.get(MetricName.TPOT, Breakdown()).overall,
+        metrics=metrics,
+        window=find_window(records),
+        goodput=goodput(counted, slo, seconds=seconds) if slo else None,
         steady_seconds=seconds,
-        requests_per_s=len(ok) / seconds if seconds else 0.0,
-        output_tokens_per_s=float(ok["output_tokens"].fillna(0).sum()) / seconds if seconds else 0.0,
+        requests_per_s=answers / seconds if seconds else 0.0,
+        output_tokens_per_s=_output_tokens(counted) / seconds if seconds else 0.0,
         counted=len(counted) + not_played,
-        ok=len(ok),
-        failed=failed,
-        timed_out=timed_out,
-        cut=cut,
+        ok=status[Status.OK],
+        failed=status[Status.FAILED],
+        timed_out=status[Status.TIMEOUT],
+        cut=status[Status.CUT],
+        cancelled=status[Status.CANCELLED],
+        reconnected=int(counted["reconnected"].sum()),
         not_played=not_played,
-        error_rate=(failed + timed_out) / ended if ended else 0.0,
-        diverges=diverges(ok),
+        error_rate=errors / (errors + answers) if errors + answers else 0.0,
+        diverges=diverges(counted[answered(counted)]),
     )
 
 
@@ -149,20 +126,17 @@ def diverges(ok: pd.DataFrame) -> bool:
     return grew and float(stats.mannwhitneyu(last, middle, alternative="greater").pvalue) < DIVERGED_P_VALUE
 
 
-def _ttft(records: pd.DataFrame) -> Latency | None:
-    return latency(ttft_s(records), records["session_id"].to_numpy(dtype=object))
+def _whole_run(records: pd.DataFrame) -> Latency | None:
+    sample = ttft(records)
+    return latency(sample.values_s, records["session_id"].to_numpy(dtype=object)[sample.rows])
 
 
-def _tpot(ok: pd.DataFrame) -> Latency | None:
-    several = ok[ok["output_tokens"].fillna(0) > 1]
-    spans = (several["last_token_ns"] - several["first_token_ns"]).to_numpy(dtype=np.float64) / NS_PER_S
-    return latency(
-        spans / (several["output_tokens"].to_numpy(dtype=np.float64) - 1),
-        several["session_id"].to_numpy(dtype=object),
-    )
+def _output_tokens(counted: pd.DataFrame) -> float:
+    return float(counted["output_tokens"].to_numpy(dtype=np.float64, na_value=0.0)[answered(counted)].sum())
 
 
-def _span_s(records: pd.DataFrame) -> float:
+def span_s(records: pd.DataFrame) -> float:
+    """Return the seconds from when the first of `records` was due to when the last one ended."""
     if records.empty:
         return 0.0
-    return float(records["end_ns"].max() - records["scheduled_ns"].min()) / NS_PER_S
+    return float(records["end_ns"].max() - records["scheduled_ns"].min()) / 1e9

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness.load.record import Status, read_records
+from harness.load.record import read_records
+from harness.metrics import answered, ttft_s
 from harness.statistics import Interval, Sessions, relative_change
 from harness.store import REQUESTS_FILE, Outcome, TrialRecord, folder_of
-from harness.summary import ttft_s
 from scenarios.plan import Phase
 from scenarios.strict import StrictModel
 from tuning.objective import LAUNCHED, Objective
@@ -63,6 +63,10 @@ class Candidate(StrictModel):
     def surely_better(self) -> bool:
         """Whether the interval of the change from the baseline lies below zero."""
         return self.against_baseline_high is not None and self.against_baseline_high < 0
+
+
+COLUMNS = ["phase", "status", "session_id", "first_token_ns"]
+"""Of the requests that a trial without a load does not have."""
 
 
 class Verdict(StrictModel):
@@ -219,7 +223,7 @@ def _candidate(confirmed: Confirmed, baseline: Confirmed, *, ties: bool) -> Cand
         p99_s=sessions.quantile(0.99),
         p99_low_s=interval.low if interval else None,
         p99_high_s=interval.high if interval else None,
-        requests=sum(r.summary.ok for r in confirmed.records if r.summary),
+        requests=sum(r.summary.ok + r.summary.cancelled for r in confirmed.records if r.summary),
         against_baseline=change,
         against_baseline_low=spread.low if spread else None,
         against_baseline_high=spread.high if spread else None,
@@ -252,9 +256,10 @@ def _sessions(frame: pd.DataFrame) -> Sessions:
 
 def _counted(root: Path, record: TrialRecord) -> pd.DataFrame:
     path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
-    frame = read_records(path) if path.exists() else pd.DataFrame(columns=["phase", "status", "session_id"])
-    answered = frame[(frame["phase"] == Phase.COUNTED) & (frame["status"] == Status.OK)]
-    return answered.assign(session=f"{record.seed}/" + answered["session_id"].astype(str))
+    frame = read_records(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
+    counted = frame[frame["phase"] == Phase.COUNTED]
+    judged = counted[answered(counted)]
+    return judged.assign(session=f"{record.seed}/" + judged["session_id"].astype(str))
 
 
 def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

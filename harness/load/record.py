@@ -9,7 +9,9 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from scenarios.plan import Phase
@@ -51,21 +53,39 @@ class RequestRecord:
     storage_cached_tokens: int | None = None
     http_status: int | None = None
     error: str | None = None
+    delta_gaps_ns: Sequence[int] = ()
+    """Times between successive non-empty deltas: one fewer than `chunks`, whatever each delta carried."""
+    reconnected: bool = False
+    """Sent again on a new connection, because the engine had closed the idle one that it was first sent on."""
 
 
-INTEGER_COLUMNS = tuple(f.name for f in fields(RequestRecord) if "int" in str(f.type))
+INTEGER_COLUMNS = tuple(f.name for f in fields(RequestRecord) if f.type in ("int", "int | None"))
+GAPS_COLUMN = "delta_gaps_ns"
+LATER_COLUMNS = {GAPS_COLUMN: np.empty(0, np.int64), "reconnected": False}
+_DTYPES = {"int": "Int64", "int | None": "Int64", "bool": "bool"}
 
 
 def write_records(records: Sequence[RequestRecord], path: Path) -> None:
     """Write `records` as Parquet, one row a request, in the order in which they ended."""
     # Column by column with its dtype: integers beside None would pass through floats and lose nanoseconds.
-    columns = {
-        f.name: pd.Series([getattr(r, f.name) for r in records], dtype="Int64" if f.name in INTEGER_COLUMNS else "str")
-        for f in fields(RequestRecord)
-    }
+    columns = {f.name: _column(f.name, str(f.type), records) for f in fields(RequestRecord)}
     pd.DataFrame(columns).to_parquet(path, index=False)
 
 
 def read_records(path: Path) -> pd.DataFrame:
-    """Read a frame with the columns of RequestRecord; integers are nullable Int64."""
-    return pd.read_parquet(path)
+    """Read a frame with the columns of RequestRecord; integers are nullable Int64, gaps are arrays of int64.
+
+    Columns that the file does not have, because it is older than they are, are filled with their defaults.
+    """
+    frame = pd.read_parquet(path)
+    for name, default in LATER_COLUMNS.items():
+        if name not in frame:
+            frame[name] = pd.Series([default] * len(frame), dtype=object if name == GAPS_COLUMN else "bool")
+    return frame
+
+
+def _column(name: str, kind: str, records: Sequence[RequestRecord]) -> pd.Series[Any]:
+    values = [getattr(record, name) for record in records]
+    if name == GAPS_COLUMN:
+        return pd.Series([np.asarray(gaps, dtype=np.int64) for gaps in values], dtype=object)
+    return pd.Series(values, dtype=_DTYPES.get(kind, "str"))

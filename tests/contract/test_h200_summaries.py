@@ -15,8 +15,10 @@ import pandas as pd
 import pytest
 
 from harness.load.record import RequestRecord, Status, read_records, write_records
+from harness.metrics import ttft_s
 from harness.statistics import Floats, quantile
-from harness.summary import DIVERGED_STEP, Summary, diverges, summarise, ttft_s
+from harness.summary import DIVERGED_STEP, Summary, diverges, summarise
+from harness.window import find_window, with_phases
 from scenarios.plan import Phase
 from tests.support.recordings import METRICS
 
@@ -146,6 +148,45 @@ def test_the_stampede_of_first_turns_does_not_hide_the_divergence(run: str, tmp_
     waited_ns = frame["first_token_ns"] - frame["scheduled_ns"]
     frame.loc[first_turns, "first_token_ns"] += 2 * waited_ns[first_turns]
     assert diverges(frame[frame["status"] == Status.OK])
+
+
+@pytest.mark.parametrize(
+    ("run", "steady_p90_s"), [("wt60", 0.177), ("wb60", 0.261), ("wts60", 0.177), ("frac50", 0.140)]
+)
+def test_the_steady_window_is_found_from_times_alone(run: str, steady_p90_s: float, tmp_path: Path) -> None:
+    """The published split, though no plan says which requests are steady: P90 of 0.17 s where P99 was above 2 s.
+
+    The window also leaves out the ramp-down, which the table's turns >= 1 hold, and so may differ by a tenth.
+    """
+    found = summarise(with_phases(recorded(run, tmp_path)), not_played=0)
+    assert found.window is not None
+    assert found.steady is not None
+    assert found.whole_run is not None
+    assert found.whole_run.p99_s > 1.7
+    assert found.steady.p90_s == pytest.approx(steady_p90_s, rel=0.11)
+    assert found.steady.max_s < 0.5
+    assert found.first_turns is None, "the cold stampede lies outside"
+    assert found.steady.count > 300
+
+
+@pytest.mark.parametrize("run", TABLE)
+def test_the_window_lies_between_stampede_and_ramp_down(run: str, tmp_path: Path) -> None:
+    """All 64 users came within 8 s and had their first token by 13 s; where they finished, the load then ran out."""
+    frame = recorded(run, tmp_path)
+    found = find_window(frame)
+    assert found is not None
+    assert found.usual_sessions == 64
+    assert 7 < found.plateau_start_s < 8
+    first_turns_s = (frame[frame["turn"] == 0]["end_ns"].max() - frame["scheduled_ns"].min()) / S
+    assert found.plateau_start_s < found.start_s <= first_turns_s < 14
+    last_s = (frame["end_ns"].max() - frame["scheduled_ns"].min()) / S
+    assert (found.end_s > 0.95 * last_s) if run in UNSUSTAINED else (35 < found.end_s < 45 < last_s)
+
+
+@pytest.mark.parametrize("run", UNSUSTAINED)
+def test_a_load_that_diverges_does_so_within_its_steady_window(run: str, tmp_path: Path) -> None:
+    """Without the stampede and the ramp-down the growth is as clear."""
+    assert summarise(with_phases(recorded(run, tmp_path)), not_played=0).diverges
 
 
 @pytest.mark.parametrize(("summary", "host"), [("wt60", True), ("frac50", False)], indirect=["summary"])

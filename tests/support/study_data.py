@@ -41,6 +41,8 @@ from tuning.verdict import Verdict, decide
 
 GIB = 2**30
 SESSIONS = 40
+EDGE_SESSIONS = 10
+"""Of the warm-up, and as many fillers."""
 TURNS = 6
 DEVICE_POOL_TOKENS = 6144
 PROMPT_TOKENS = 180_000
@@ -253,22 +255,32 @@ def _summary(path: Path, ttft_s: float, seed: int) -> Summary:
 
 
 def _requests(ttft_s: float, seed: int) -> list[RequestRecord]:
-    """Make 40 sessions of 6 turns: the first turns are cold for every setting, luck goes with the session."""
-    random = np.random.default_rng(seed)
-    found = []
-    for session in range(SESSIONS):
-        luck = random.lognormal(0, 0.15)
-        for turn in range(TURNS):
-            base_s = 0.5 if turn == 0 else ttft_s * (0.6 + 0.15 * turn)
-            first_s = base_s * luck * random.lognormal(0, 0.25)
-            at_ns = round((session * 1.4 + turn * 1.5) * 1e9)
-            first_ns = at_ns + round(first_s * 1e9)
-            found.append(
-                RequestRecord(
-                    f"s{session:03d}", turn, Phase.COUNTED, Status.OK, at_ns, at_ns + 10_000, first_ns + 80_000_000,
-                    first_ns, first_ns + 80_000_000, 8, 400 + 150 * turn, 8, 150 * turn, 100 * turn, 50 * turn, 0, 200,
-                )
-            )  # fmt: skip
+    """Make 40 sessions of 6 turns, with warm-up before and fillers after them, as every plan has.
+
+    The first turns are cold for every setting, luck goes with the session.
+    """
+    counted, others = np.random.default_rng(seed), np.random.default_rng(seed + 10_000)
+    found = [each for n in range(SESSIONS) for each in _session(n, Phase.COUNTED, ttft_s, counted)]
+    for n in range(EDGE_SESSIONS):
+        found += _session(n - EDGE_SESSIONS, Phase.WARMUP, ttft_s, others)
+        found += _session(n + SESSIONS, Phase.FILLER, ttft_s, others)
+    return found
+
+
+def _session(number: int, phase: Phase, ttft_s: float, random: np.random.Generator) -> list[RequestRecord]:
+    found, luck = [], random.lognormal(0, 0.15)
+    for turn in range(TURNS):
+        base_s = 0.5 if turn == 0 else ttft_s * (0.6 + 0.15 * turn)
+        first_s = base_s * luck * random.lognormal(0, 0.25)
+        at_ns = round(((number + EDGE_SESSIONS) * 1.4 + turn * 1.5) * 1e9)
+        first_ns = at_ns + round(first_s * 1e9)
+        found.append(
+            RequestRecord(
+                f"{phase}{number:03d}", turn, phase, Status.OK, at_ns, at_ns + 10_000, first_ns + 80_000_000,
+                first_ns, first_ns + 80_000_000, 8, 400 + 150 * turn, 8, 150 * turn, 100 * turn, 50 * turn, 0, 200,
+                delta_gaps_ns=(11_000_000, 13_000_000) * 3,
+            )
+        )  # fmt: skip
     return found
 
 

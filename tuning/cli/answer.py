@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.files import write_atomically
+from harness.metrics import Slo
 from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
-from tuning.report import candidates_table, study_result, trials_table, write_report
+from tuning.report import candidates_table, details_table, in_words, study_result, trials_table, write_report
 from tuning.verdict import Verdict
 
 RESULT_FILE = "result.json"
@@ -28,14 +29,21 @@ def print_answer(
     *,
     console: Console,
     json: bool,
+    slo: Slo | None = None,
 ) -> None:
-    """Write result.json and report.html, and print the answer."""
-    result = study_result(root, study, records, verdict, objective).model_dump_json(indent=1)
+    """Write result.json and report.html, and print the answer; with a service level, the goodput under it too."""
+    answer = study_result(root, study, records, verdict, objective, slo=slo)
+    result = answer.model_dump_json(indent=1)
     write_atomically(root / RESULT_FILE, result + "\n")
-    page = write_report(root, study, records, verdict, objective)
+    page = write_report(root, study, records, verdict, objective, slo=slo)
     console.print(trials_table(records, objective, verdict, width=console.width))
     if verdict.candidates:
         console.print(candidates_table(verdict))
+    if any(detail.metrics for detail in answer.details):
+        console.print(details_table(answer.details))
+    for detail in answer.details:
+        if detail.goodput:
+            console.print(f"{detail.role}: {escape(in_words(detail.goodput))}", highlight=False)
     console.print(f"\n[bold]{escape(verdict.sentence)}[/]")
     if verdict.launch_command:
         console.print("\nLaunch it with:")

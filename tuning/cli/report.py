@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 
-def report(study: str, *, results: Path = Path("results"), json: bool = False) -> int:
+def report(study: str, *, results: Path = Path("results"), goodput: str | None = None, json: bool = False) -> int:
     """Write report.html and result.json of a study again, and print its answer.
 
     Parameters
@@ -16,9 +16,12 @@ def report(study: str, *, results: Path = Path("results"), json: bool = False) -
         Name of the study.
     results
         Folder of all studies.
+    goodput
+        Service level that each request must meet, as `ttft<=500ms, tpot<=50ms, e2e<=20s`: shows how many do.
     json
         Print the result as JSON on stdout.
     """
+    from harness.metrics import Slo
     from harness.store import read_trials
     from tuning.cli.answer import print_answer
     from tuning.config import read_study
@@ -26,11 +29,12 @@ def report(study: str, *, results: Path = Path("results"), json: bool = False) -
     from tuning.study import BASELINES
     from tuning.verdict import decide
 
+    slo = Slo.read(goodput) if goodput is not None else None
     root = results / study
     file = read_study(root)
     records = read_trials(root)
     constraints = tuple(Constraint.parse(text) for text in file.search.constraints)
     objective = Objective(constraints, file.search.load_limit_s)
     verdict = decide(records, root, baseline_key=BASELINES[0].key, objective=objective)
-    print_answer(root, file, records, verdict, objective, console=Console(stderr=True), json=json)
+    print_answer(root, file, records, verdict, objective, console=Console(stderr=True), json=json, slo=slo)
     return 0

@@ -1,7 +1,17 @@
 """The answer of a study: tables for a terminal, data for programs, and a page for people."""
 
 from tuning.report.data import StudyResult, TrialRow, study_result
+from tuning.report.detail import in_words
 from tuning.report.html import write_report
-from tuning.report.table import candidates_table, trials_table
+from tuning.report.table import candidates_table, details_table, trials_table
 
-__all__ = ["StudyResult", "TrialRow", "candidates_table", "study_result", "trials_table", "write_report"]
+__all__ = [
+    "StudyResult",
+    "TrialRow",
+    "candidates_table",
+    "details_table",
+    "in_words",
+    "study_result",
+    "trials_table",
+    "write_report",
+]

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from harness.engine.failure import FailureKind
 from harness.environment import Environment
+from harness.metrics import Latency, Slo
 from harness.store import Outcome, Purpose, TrialRecord
-from harness.summary import Latency
 from harness.telemetry import CacheDelta
 from scenarios.strict import StrictModel
 from tuning.config import StudyFile
 from tuning.objective import LAUNCHED, Objective
+from tuning.report.detail import Detail, details
+from tuning.report.played import played
 from tuning.report.remarks import remarks
 from tuning.verdict import Verdict
 
@@ -74,6 +76,8 @@ class StudyResult(StrictModel):
     """Trials by how they ended."""
     trials: tuple[TrialRow, ...]
     """Best first; those that may not win last."""
+    details: tuple[Detail, ...] = ()
+    """Both baselines and the winner, or the best so far: every metric by turn, tier and prompt length."""
     remarks: tuple[str, ...]
     """What a reader must know before believing the figures."""
     scenario: str
@@ -82,9 +86,16 @@ class StudyResult(StrictModel):
 
 
 def study_result(
-    root: Path, study: StudyFile, records: Sequence[TrialRecord], verdict: Verdict, objective: Objective
+    root: Path,
+    study: StudyFile,
+    records: Sequence[TrialRecord],
+    verdict: Verdict,
+    objective: Objective,
+    *,
+    slo: Slo | None = None,
 ) -> StudyResult:
-    """Gather the answer of the study in `root`."""
+    """Gather the answer of the study in `root`; with a service level, the goodput under it too."""
+    settings = played(root, records, leader(records, objective, verdict), confirmed=verdict.winner is not None)
     return StudyResult(
         study=study.name,
         verdict=verdict,
@@ -92,6 +103,7 @@ def study_result(
         constraints=study.search.constraints,
         outcomes=dict(sorted(Counter(record.outcome for record in records).items())),
         trials=tuple(trial_rows(records, objective, verdict)),
+        details=details(settings, slo),
         remarks=tuple(remarks(root, study, records, verdict)),
         scenario=study.search.scenario.name,
         scenario_fingerprint=study.scenario_fingerprint,

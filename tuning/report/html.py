@@ -12,14 +12,16 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from harness.files import write_atomically
+from harness.metrics import Slo
 from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import words
 from tuning.report.data import leader, study_result
+from tuning.report.detail import groups, in_words
 from tuning.report.figure import script_json
-from tuning.report.played import played, samples
+from tuning.report.played import played, requests, samples
 from tuning.report.plots import all_plots
 from tuning.report.table import against_baseline, standing
 from tuning.verdict import NEGLIGIBLE, Verdict
@@ -32,20 +34,26 @@ ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)")
 
 
 def write_report(
-    root: Path, study: StudyFile, records: Sequence[TrialRecord], verdict: Verdict, objective: Objective
+    root: Path,
+    study: StudyFile,
+    records: Sequence[TrialRecord],
+    verdict: Verdict,
+    objective: Objective,
+    *,
+    slo: Slo | None = None,
 ) -> Path:
     """Write report.html of the study in `root` and return its path; raise StoreError when it cannot be written."""
-    result = study_result(root, study, records, verdict, objective)
+    result = study_result(root, study, records, verdict, objective, slo=slo)
     leading = leader(records, objective, verdict)
     settings = played(root, records, leading, confirmed=verdict.winner is not None)
-    watched = samples(root, next((s.records for s in settings if s.leads), ()))
+    leads = next((s.records for s in settings if s.leads), ())
     page = _templates().get_template(TEMPLATE)
     text = page.render(
         result=result,
         search=study.search,
         verdict=verdict,
         command=_one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
-        plots=all_plots(settings, result.trials, watched),
+        plots=all_plots(settings, result.trials, samples=samples(root, leads), requests=requests(root, leads)),
         scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
         few_requests=CONFIDENT_P99_REQUESTS,
         few_requests_note=words.FEW_REQUESTS_NOTE,
@@ -65,10 +73,10 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration):
+    for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration, in_words):
         templates.filters[write.__name__] = write
     templates.filters["script_json"] = script_json
-    templates.globals |= {"against_baseline": against_baseline, "standing": standing}
+    templates.globals |= {"against_baseline": against_baseline, "standing": standing, "groups": groups}
     return templates
 
 

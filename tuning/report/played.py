@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from harness.load.record import Status, read_records
+from harness.load.record import read_records
+from harness.metrics import answered, ttft_s
 from harness.store import REQUESTS_FILE, SAMPLES_FILE, Outcome, Purpose, TrialRecord, folder_of
-from harness.summary import ttft_s
+from harness.summary import span_s
+from harness.window import Window, find_window
 from scenarios.plan import Phase
 from tuning.study import BASELINES
 
@@ -29,8 +32,18 @@ class Played:
     sustained: bool
     """Whether every trial here may be compared; if not, its P99 is not shown as a number (design rule 12)."""
     records: tuple[TrialRecord, ...]
-    requests: pd.DataFrame
-    """Columns `ttft_s` and `turn`, one row for each answered request of a counted session."""
+    counted: pd.DataFrame
+    """Every request of a counted session, as recorded; sessions of different seeds have different names."""
+    windows: tuple[Window, ...]
+    """The steady window of each trial."""
+    seconds: float
+    """How long the counted requests took, all trials together."""
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """Columns `ttft_s` and `turn`, one row for each request that was answered."""
+        answers = self.counted[answered(self.counted)]
+        return pd.DataFrame({"ttft_s": ttft_s(answers), "turn": answers["turn"].astype(int).to_numpy()})
 
 
 def played(root: Path, records: Sequence[TrialRecord], leader: str | None, *, confirmed: bool) -> list[Played]:
@@ -64,24 +77,36 @@ def samples(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd
     return None
 
 
+def requests(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd.DataFrame] | None:
+    """Return the first of `records` whose requests are on disk, with all of them: warm-up and fillers too."""
+    for record in records:
+        path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+        if path.exists():
+            return record, read_records(path)
+    return None
+
+
 def _together(root: Path, records: Sequence[TrialRecord], role: str, leads: bool) -> Played | None:
-    answered = [(record, frame) for record in records if not (frame := _answered(root, record)).empty]
-    if not answered:
+    found = [loaded for record in records if (loaded := requests(root, [record])) is not None]
+    with_answers = [(record, frame) for record, frame in found if answered(_counted(frame)).any()]
+    if not with_answers:
         return None
+    counted = [_named(_counted(frame), record.seed) for record, frame in with_answers]
     return Played(
         role=role,
         label=records[0].setting.label,
         leads=leads,
-        sustained=all(record.usable for record, _ in answered),
-        records=tuple(record for record, _ in answered),
-        requests=pd.concat([frame for _, frame in answered], ignore_index=True),
+        sustained=all(record.usable for record, _ in with_answers),
+        records=tuple(record for record, _ in with_answers),
+        counted=pd.concat(counted, ignore_index=True),
+        windows=tuple(window for _, frame in with_answers if (window := find_window(frame)) is not None),
+        seconds=sum(map(span_s, counted)),
     )
 
 
-def _answered(root: Path, record: TrialRecord) -> pd.DataFrame:
-    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
-    if not path.exists():
-        return pd.DataFrame(columns=["ttft_s", "turn"])
-    frame = read_records(path)
-    answered = frame[(frame["phase"] == Phase.COUNTED) & (frame["status"] == Status.OK)]
-    return pd.DataFrame({"ttft_s": ttft_s(answered), "turn": answered["turn"].astype(int).to_numpy()})
+def _counted(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["phase"] == Phase.COUNTED]
+
+
+def _named(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    return frame.assign(session_id=f"{seed}/" + frame["session_id"].astype(str))

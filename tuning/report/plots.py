@@ -15,6 +15,7 @@ from harness.store import TrialRecord
 from tuning.report.data import TrialRow
 from tuning.report.figure import BEST, DROPPED, OFF, ON, STORAGE, Plot, escaped, finished, left_out
 from tuning.report.played import Played
+from tuning.report.timeline import ttft_over_time
 
 GIB = 2**30
 CDF_POINTS = 400
@@ -23,7 +24,11 @@ TAIL_POINTS = 100
 
 
 def all_plots(
-    settings: Sequence[Played], rows: Sequence[TrialRow], samples: tuple[TrialRecord, pd.DataFrame] | None
+    settings: Sequence[Played],
+    rows: Sequence[TrialRow],
+    *,
+    samples: tuple[TrialRecord, pd.DataFrame] | None,
+    requests: tuple[TrialRecord, pd.DataFrame] | None,
 ) -> list[Plot]:
     """Draw every plot of the report, in its order."""
     return [
@@ -33,6 +38,7 @@ def all_plots(
         tokens_by_tier(rows),
         memory_and_queue(samples),
         ttft_by_turn(settings),
+        ttft_over_time(requests),
     ]
 
 

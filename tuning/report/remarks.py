@@ -12,6 +12,9 @@ from tuning.config import StudyFile
 from tuning.report.words import listing
 from tuning.verdict import Verdict
 
+OUTSIDE_SHARE = 0.05
+"""Some always are: a session that thinks when the load ends counts as ended with its last reply."""
+
 
 def remarks(root: Path, study: StudyFile, records: Sequence[TrialRecord], verdict: Verdict) -> Iterator[str]:
     """Yield the remarks on the study in `root`, the weightiest first."""
@@ -80,6 +83,12 @@ def _of_trial(record: TrialRecord) -> Iterator[str]:
             yield f"the engine runs {flag.flag} {flag.got} where {flag.asked} was asked for"
     if record.cache:
         yield from record.cache.warnings
+    summary = record.summary
+    if summary and summary.window and summary.window.counted_outside > OUTSIDE_SHARE * summary.counted:
+        yield (
+            f"more than {OUTSIDE_SHARE:.0%} of the counted requests were due outside of the steady window: among the "
+            "first turns that crowd the engine at the start, or when sessions had begun to run out"
+        )
     stop = record.hygiene.stop
     if stop is not None and not stop.clean:
         yield f"{stop.left} processes of the engine were left after its stop, or its port was still taken"

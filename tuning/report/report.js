@@ -27,3 +27,7 @@ document.querySelector(".command button")?.addEventListener("click", async (even
   }
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 });
+
+for (const group of document.querySelectorAll("tbody.group")) {
+  group.rows[0].addEventListener("click", () => group.classList.toggle("shown"));
+}

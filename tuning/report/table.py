@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,11 +10,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from harness.metrics import Latency, MetricName
 from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
 from tuning.objective import Objective
 from tuning.report import words
 from tuning.report.data import TrialRow, trial_rows
+from tuning.report.detail import Detail
 from tuning.study import BASELINES
 from tuning.verdict import Candidate, Verdict
 
@@ -79,6 +81,39 @@ def candidates_table(verdict: Verdict) -> Table:
         )
         table.add_row(*map(Text, cells), style="bold" if wins else "")
     return table
+
+
+def details_table(found: Sequence[Detail]) -> Table:
+    """Show every metric of the compared settings, and TTFT by the tier that served the prompt."""
+    rows = [(detail, row) for detail in found for row in _detail_rows(detail)]
+    flagged = any(not latency.confident for _, (_, latency) in rows)
+    table = _table("Baselines and winner, in seconds", FOOTNOTE if flagged else None)
+    table.add_column("setting", min_width=8, overflow="fold")
+    table.add_column("metric", min_width=10, overflow="fold")
+    for head in ("values", "P50", "P90", "P99", "P99.9", "max"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for index, (detail, (title, latency)) in enumerate(rows):
+        new, last = index == 0 or rows[index - 1][0] is not detail, index + 1 < len(rows)
+        cells = (
+            detail.role if new else "",
+            title,
+            words.count(latency.count),
+            words.seconds(latency.p50_s),
+            words.seconds(latency.p90_s),
+            _flagged(latency.p99_s, latency.confident),
+            words.seconds(latency.p999_s),
+            words.seconds(latency.max_s),
+        )
+        table.add_row(*map(Text, cells), end_section=last and rows[index + 1][0] is not detail)
+    return table
+
+
+def _detail_rows(detail: Detail) -> Iterator[tuple[str, Latency]]:
+    for metric, found in detail.measured:
+        if found.overall is not None:
+            yield metric.title, found.overall
+        if metric.name is MetricName.TTFT:
+            yield from ((f"  {name}", latency) for name, latency in found.by_tier.items())
 
 
 def against_baseline(candidate: Candidate) -> str:

@@ -26,6 +26,11 @@ def share(value: float | None) -> str:
     return f"{value:.0%}" if value == 0 or value >= 0.01 else f"{value:.1%}" if value >= 0.001 else "<0.1%"
 
 
+def share_span(low: float | None, high: float | None) -> str:
+    """Write an interval of shares."""
+    return "no interval" if low is None or high is None else f"[{low:.1%}, {high:.1%}]"
+
+
 def change(value: float | None) -> str:
     """Write a relative change with its sign."""
     return UNKNOWN if value is None else f"{value:+.0%}"

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.statistics import Floats, Interval, Sessions, quantile, relative_change
+from harness import statistics
+from harness.statistics import CONFIDENCE, RESAMPLES, Floats, Interval, Sessions, draws, quantile, relative_change
 from tests.support.recordings import case_folder, expected
 
 QS = (0.5, 0.9, 0.99)
@@ -156,3 +157,76 @@ def test_pairing_takes_the_differences_between_sessions_out() -> None:
     assert paired is not None
     assert unpaired is not None
     assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
+
+
+def test_the_interval_is_that_of_scipy() -> None:
+    """Our bootstrap is only quicker: scipy, given the plain quantile of repeated values, finds the same bounds."""
+    values, names = np.random.default_rng(4).lognormal(0, 1, 120), np.repeat(np.arange(30), 4)
+
+    def p99(drawn: Floats) -> float:
+        return quantile(np.concatenate([values[names == name] for name in drawn]), 0.99)
+
+    wanted = stats.bootstrap(
+        (np.arange(30),), p99, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
+        vectorized=False, rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    found = Sessions(values, names.astype(object)).interval(0.99)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
+
+
+@pytest.mark.parametrize("cells", [1, 50, 4_000_000])
+def test_how_much_is_held_in_memory_changes_nothing(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resamples are worked on in parts of any size."""
+    sessions = make_sessions(np.random.default_rng(8), 30, 6)
+    wanted = sessions.interval(0.99)
+    monkeypatch.setattr(statistics, "CELLS_AT_ONCE", cells)
+    assert sessions.interval(0.99) == wanted
+
+
+@given(st.integers(2, 12), st.integers(1, 60), st.floats(0, 1), st.integers(0, 99))
+def test_a_part_of_the_values_is_enough_for_the_exact_quantile(count: int, size: int, q: float, seed: int) -> None:
+    """Even when sessions differ so much that the quantile of a resample lies far from that of all values."""
+    rng = np.random.default_rng(seed)
+    names = rng.integers(0, count, count * size)
+    sessions = Sessions(10.0**names + rng.uniform(0, 1, count * size), names.astype(object))
+    drawn = draws(sessions.units, 0)[:9]
+    one_by_one = [sessions.quantile(q, row.astype(np.int64)) for row in drawn]
+    repeated = [np.repeat(sessions._sorted, row[sessions._unit].astype(np.int64)) for row in drawn]
+    assert sessions.resampled(q, drawn).tolist() == one_by_one
+    assert one_by_one == pytest.approx([float(np.quantile(values, q)) for values in repeated], rel=1e-9)
+
+
+def test_very_many_sessions_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval of 600 sessions drawn in 200 groups is as wide as that of all of them, within a tenth."""
+    values, names = np.random.default_rng(9).lognormal(0, 1, 6000), np.repeat(np.arange(600), 10)
+    single = Sessions(values, names).interval(0.5)
+    monkeypatch.setattr(statistics, "MOST_UNITS", 200)
+    grouped = Sessions(values, names)
+    found = grouped.interval(0.5)
+    assert (grouped.units, len(grouped.names)) == (200, 600)
+    assert single is not None
+    assert found is not None
+    assert found.high - found.low == pytest.approx(single.high - single.low, rel=0.1)
+
+
+def test_groups_of_sessions_are_the_same_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison stays paired when sessions are drawn in groups: half of everything is -50 % in every resample."""
+    monkeypatch.setattr(statistics, "MOST_UNITS", 10)
+    values, names = np.random.default_rng(9).lognormal(0, 1, 400), np.repeat(np.arange(40), 10)
+    _, interval = relative_change(Sessions(values, names), Sessions(values / 2, names), 0.99)
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((-0.5, -0.5))
+
+
+def test_the_interval_of_a_mean_is_that_of_scipy() -> None:
+    """For sessions of equal size it is the plain bootstrap of their means."""
+    values, names = np.random.default_rng(4).uniform(0, 1, 120), np.repeat(np.arange(30), 4)
+    means = np.array([values[names == name].mean() for name in range(30)])
+    wanted = stats.bootstrap(
+        (means,), np.mean, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    found = Sessions(values, names).interval_of_mean()
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))

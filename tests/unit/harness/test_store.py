@@ -67,7 +67,8 @@ def full_record(folder: Path) -> TrialRecord:
     failure = Failure(FailureKind.GPU_OOM_UNDER_LOAD, "CUDA out of memory — “512 MiB”", -9, ("one", "two"))
     return TrialRecord(
         number=12,
-        purpose="confirm",
+        purpose="limit",
+        rate_per_s=1.25,
         setting=Setting(
             hicache=True,
             hicache_ratio=2.5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.load.record import RequestRecord, Status, read_records, write_records
+from harness.metrics import Slo
 from harness.statistics import CONFIDENT_P99_REQUESTS, Floats
 from harness.summary import Summary, diverges, summarise
 from scenarios.plan import Phase
+from tests.support.requests import frame_of, loads
 
 S = 10**9
 STEADY_LOADS = 500
@@ -131,6 +136,39 @@ def test_what_was_not_answered_is_counted_by_its_kind(frame: Frame) -> None:
     found = summarise(frame(records), not_played=4)
     assert (found.counted, found.ok, found.failed, found.timed_out, found.cut, found.not_played) == (16, 6, 1, 3, 2, 4)
     assert found.error_rate == pytest.approx(4 / 10)
+
+
+def test_a_user_who_left_has_a_first_token_and_no_end(frame: Frame) -> None:
+    """It counts for TTFT and as answered, is no error, and says nothing of TPOT or the end."""
+    left = replace(answered(3.0), status=Status.CANCELLED)
+    found = summarise(frame([answered(1.0), left]), not_played=0)
+    assert found.steady is not None
+    assert (found.steady.count, found.steady.max_s) == (2, 3.0)
+    assert (found.ok, found.cancelled, found.error_rate) == (1, 1, 0.0)
+    assert found.time_per_output_token is not None
+    assert found.time_per_output_token.count == 1
+    assert summarise(frame([left, unanswered(Status.FAILED)]), not_played=0).error_rate == 0.5
+
+
+@settings(max_examples=25, deadline=None)
+@given(loads(), st.integers(0, 9))
+def test_nothing_is_dropped_silently(records: list[RequestRecord], not_played: int) -> None:
+    """Every counted request is exactly one of answered, left, failed, timed out, cut or not played."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = summarise(frame_of(records, Path(folder)), not_played=not_played)
+    ends = (found.ok, found.cancelled, found.failed, found.timed_out, found.cut, found.not_played)
+    assert found.counted == sum(ends) == sum(r.phase is Phase.COUNTED for r in records) + not_played
+    assert (found.steady.count if found.steady else 0) == found.ok + found.cancelled
+    assert Summary.model_validate_json(found.model_dump_json()) == found
+
+
+def test_goodput_is_of_counted_requests(frame: Frame) -> None:
+    """With a service level the summary says how many met it; without one it says nothing."""
+    records = [answered(1.0), answered(3.0, session="s1"), replace(answered(1.0), phase=Phase.WARMUP)]
+    found = summarise(frame(records), not_played=0, slo=Slo(ttft_s=2.0)).goodput
+    assert found is not None
+    assert (found.judged, found.met) == (2, 1)
+    assert summarise(frame(records), not_played=0).goodput is None
 
 
 def test_rates_are_over_the_span_of_the_counted_requests(frame: Frame) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from harness.load.record import RequestRecord, Status, read_records, write_records
+from harness.load.record import INTEGER_COLUMNS, RequestRecord, Status, read_records, write_records
 from scenarios.plan import Phase
 from tests.support.cases import case_folder, expected
 
@@ -39,6 +43,29 @@ def test_no_records_are_an_empty_frame_of_the_same_columns(tmp_path: Path) -> No
     none, one = read_records(tmp_path / "none.parquet"), read_records(tmp_path / "one.parquet")
     assert len(none) == 0
     assert none.dtypes.to_dict() == one.dtypes.to_dict()
+
+
+def test_gaps_come_back_exactly(tmp_path: Path) -> None:
+    """Gaps are lists of whole nanoseconds, of whatever kind of sequence, and a reply without any has none."""
+    gaps: list[Sequence[int]] = [(1, LATE_NS), (), [7], array("q", [3, 4, 5])]
+    write_records([replace(record(3), delta_gaps_ns=each) for each in gaps], tmp_path / "r.parquet")
+    frame = read_records(tmp_path / "r.parquet")
+    assert [each.tolist() for each in frame.delta_gaps_ns] == [list(each) for each in gaps]
+    assert {each.dtype for each in frame.delta_gaps_ns} == {np.dtype(np.int64)}
+    assert "delta_gaps_ns" not in INTEGER_COLUMNS
+
+
+def test_records_of_before_a_column_was_kept_are_read(tmp_path: Path) -> None:
+    """A file without gaps reads as one whose replies have none; nothing was known to be sent again."""
+    path = tmp_path / "r.parquet"
+    write_records([record(3), replace(record(4), reconnected=True)], path)
+    now = read_records(path)
+    assert now.reconnected.tolist() == [False, True]
+    pd.read_parquet(path).drop(columns=["delta_gaps_ns", "reconnected"]).to_parquet(path)
+    before = read_records(path)
+    assert [len(each) for each in before.delta_gaps_ns] == [0, 0]
+    assert before.reconnected.tolist() == [False, False]
+    assert before.dtypes.to_dict() == now.dtypes.to_dict()
 
 
 def test_case_49_percentiles_come_from_raw_samples(tmp_path: Path) -> None:

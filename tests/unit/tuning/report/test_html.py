@@ -64,7 +64,7 @@ def test_verdict_first_then_the_rest(report: tuple[str, Page], confirmed: Made) 
     """The verdict is the first big sentence, and the sections follow in the order of what a reader wants."""
     _, page = report
     places = [page.text.index(part) for part in (
-        confirmed.verdict.sentence, "Launch the winner", "Confirmation", "Trials", "Plots", "Environment",
+        confirmed.verdict.sentence, "Launch the winner", "Confirmation", "Trials", "In detail", "Plots", "Environment",
         "How it was measured", "Remarks",
     )]  # fmt: skip
     assert places == sorted(places)
@@ -93,7 +93,7 @@ def test_texts_come_escaped(report: tuple[str, Page]) -> None:
     text, page = report
     assert ATTACK not in text
     assert page.text.count(ATTACK) >= 4
-    assert page.tags.count("script") == 6 + 2
+    assert page.tags.count("script") == 7 + 2
 
 
 def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
@@ -107,10 +107,10 @@ def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
 
 
 def test_figures_of_every_plot_are_there(report: tuple[str, Page]) -> None:
-    """All six plots of a full study have their figure."""
+    """All seven plots of a full study have their figure."""
     text, _ = report
     figures = re.findall(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
-    assert len(figures) == 6
+    assert len(figures) == 7
     assert all("data" in json.loads(figure) for figure in figures)
     assert not any("<" in figure for figure in figures), "a script element ends at the first </script"
     assert "No plot" not in text
@@ -138,7 +138,7 @@ def test_nothing_feasible(infeasible: Made) -> None:
     assert "no setting of 2 is feasible" in page.text
     assert "Segmentation fault" in page.text
     assert "Launch" not in page.text
-    assert page.text.count("No plot") == 6
+    assert page.text.count("No plot") == 7
 
 
 def test_not_confirmed(unconfirmed: Made) -> None:

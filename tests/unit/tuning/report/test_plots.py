@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,11 @@ def test_distribution_ends_at_all_requests(settings: list[Played]) -> None:
 
 def test_distribution_of_very_many_requests_keeps_the_tail(settings: list[Played]) -> None:
     """A long load is thinned out, but every one of its slowest requests is drawn."""
-    frame = pd.DataFrame({"ttft_s": np.linspace(0.1, 5.0, 20_000), "turn": 0})
-    large = Played("winner", "", True, True, settings[-1].records, frame)
-    curve = traces(plots.ttft_distribution([large]))["winner"]
+    took_ns = np.linspace(0.1, 5.0, 20_000) * 1e9
+    frame = pd.DataFrame({"status": "ok", "turn": 0, "scheduled_ns": 0, "first_token_ns": took_ns.astype(np.int64)})
+    curve = traces(plots.ttft_distribution([replace(settings[-1], counted=frame)]))["winner"]
     assert len(curve["x"]) < 1000
-    assert curve["x"][-50:] == frame["ttft_s"].tolist()[-50:]
+    assert curve["x"][-50:] == (frame["first_token_ns"] / 1e9).tolist()[-50:]
 
 
 def test_a_p99_that_may_not_be_compared_is_not_marked(unsustained: Made) -> None:
@@ -130,6 +131,6 @@ def test_turns_are_counted_from_one(settings: list[Played]) -> None:
 def test_plots_without_data_say_why(infeasible: Made) -> None:
     """Nothing measured is no figure and one line for each, never an empty frame."""
     rows = trial_rows(infeasible.records, infeasible.objective, infeasible.verdict)
-    made = plots.all_plots([], rows, None)
-    assert len(made) == 6
+    made = plots.all_plots([], rows, samples=None, requests=None)
+    assert len(made) == 7
     assert all(plot.figure_json is None and plot.missing for plot in made)
