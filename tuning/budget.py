@@ -54,9 +54,9 @@ class Budget:
         reserve_s = (1 + self.confirm_trials) * self.trial_s if self._durations else 0.0
         return measured < self.trials and self.left_s > reserve_s
 
-    def allows_confirm_trial(self) -> bool:
-        """Whether another trial fits at all."""
-        return self.left_s >= self.trial_s
+    def allows_confirm_trial(self, expected_s: float | None = None) -> bool:
+        """Whether a trial fits that is expected to take so long; by default as long as the latest ones did."""
+        return self.left_s >= (self.trial_s if expected_s is None else expected_s)
 
     def eta_s(self, measured: int, confirmed: int = 0) -> float:
         """Seconds until the end as things stand, after so many search and confirmation trials."""

@@ -94,10 +94,15 @@ class Searcher:
             seed = self.seed + CONFIRM_SEED_OFFSET + round_number
             candidates = self._candidates()
             for setting in candidates if round_number % 2 == 0 else reversed(candidates):
-                if self.lab.should_stop() or not self.budget.allows_confirm_trial():
+                if self.lab.should_stop():
                     return
-                if not self._has_confirmed(setting, seed):
+                # A setting that misses its budget leaves the time to a quicker one.
+                if not self._has_confirmed(setting, seed) and self.budget.allows_confirm_trial(self._took_s(setting)):
                     self._measure("confirm", setting, seed)
+
+    def _took_s(self, setting: Setting) -> float | None:
+        """Return how long the setting's longest trial took: settings that reload well play the same load faster."""
+        return max((r.duration_s for r in self.records if r.setting == setting and r.usable), default=None)
 
     def _candidates(self) -> list[Setting]:
         feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]

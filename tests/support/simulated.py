@@ -23,6 +23,8 @@ class SimulatedEngine:
         """Answers in place of a measurement, by the key of the setting, each once."""
         self.after_each: Callable[[TrialRecord], None] = lambda record: None
         self.trial_s: dict[Purpose, float] = {"search": TRIAL_S, "confirm": TRIAL_S}
+        self.slower_s: dict[str, float] = {}
+        """What the trials of a setting take longer, by its key."""
         self.effective: Effective | None = None
 
     def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
@@ -30,7 +32,8 @@ class SimulatedEngine:
         self.asked.append((purpose, setting, plan.seed))
         waiting = self.answers[setting.key]
         found = waiting.popleft() if waiting else measured(setting, p99_s(setting), effective=self.effective)
-        steps = (Step(name="load", seconds=self.trial_s[purpose]),)
+        seconds = self.trial_s[purpose] + self.slower_s.get(setting.key, 0.0)
+        steps = (Step(name="load", seconds=seconds),)
         record = found.model_copy(update={"number": number, "purpose": purpose, "seed": plan.seed, "steps": steps})
         write_requests(lab.root, record, base_ttft_s(plan.seed) * p99_s(setting))
         write_trial(record, folder_of(lab.root, number, purpose))

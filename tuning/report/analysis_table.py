@@ -27,7 +27,7 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
         console.print("\n[bold]Host pools[/]")
         console.print(_pools(analysis.cache))
     for note in analysis.notes:
-        console.print(Padding(escape(note), (0, 0, 0, 2)), style="dim", highlight=False)
+        console.print(Padding(escape(note), (0, 0, 0, 2), expand=False), style="dim", highlight=False)
 
 
 def _facts(analysis: Analysis) -> Table:

@@ -70,7 +70,7 @@ def facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     yield "unique tokens", count(working_set.unique_tokens[-1])
     yield "worth keeping", f"at most {count(working_set.peak_kept_tokens)} at a time (used before, and used again)"
     yield (
-        f"used in {duration(working_set.window_s)}",
+        f"used in {working_set.window_s:,.3g} s",
         f"at most {count(max(working_set.touched_tokens))} different tokens",
     )
     if cache.reuse is not None:

@@ -232,6 +232,16 @@ def test_a_budget_that_ends_in_the_confirmation_leaves_it_unconfirmed(search: Se
     assert verdict.kind is Kind.UNCONFIRMED
 
 
+def test_the_end_of_a_budget_is_used_for_what_still_fits(search: Search) -> None:
+    """A slow baseline that no longer fits does not take the last minute from a quick candidate."""
+    search.engine.slower_s[OFF.key] = 300.0
+    search.searcher(trials=4, confirm_rounds=0).run()
+    search.searcher(trials=4, confirm_rounds=1, budget_s=3.5 * TRIAL_S).run()
+    confirmed = search.engine.settings("confirm")
+    assert OFF not in confirmed
+    assert len(confirmed) == 3
+
+
 def test_a_budget_is_kept_to(search: Search) -> None:
     """Search and confirmation together take no longer than they may."""
     verdict = search.searcher(trials=50, budget_s=500.0).run()
