@@ -6,10 +6,11 @@ says what it amounts to, and `write_plan` hands it to the load process.
 
 from scenarios.catalogue import list_scenarios, load_scenario
 from scenarios.errors import ConfigError, HicacheTuneError, ScenarioError
+from scenarios.making import make_plan
 from scenarios.model import Api, Scenario, fingerprint, schema_text
 from scenarios.plan import Phase, Plan, Session, Turn, read_plan, write_plan
+from scenarios.sizing import sized
 from scenarios.summary import PlanSummary, describe
-from scenarios.synthetic import make_plan
 from scenarios.tokenizer import PromptTokenizer
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "make_plan",
     "read_plan",
     "schema_text",
+    "sized",
     "write_plan",
 ]

@@ -9,14 +9,12 @@ import abc
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scenarios.strict import StrictModel
+from scenarios.strict import FilePart
 
 
-class _Distribution(StrictModel, abc.ABC):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
-
+class _Distribution(FilePart, abc.ABC):
     @property
     @abc.abstractmethod
     def least(self) -> float | None:

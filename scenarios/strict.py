@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scenarios.errors import ConfigError
 
@@ -30,6 +30,20 @@ class StrictModel(BaseModel):
             return cls.model_validate(data)
         except ValidationError as problem:
             raise error(f"{where}: {explain(problem, cls)}") from None
+
+
+class FilePart(StrictModel):
+    """A part of a scenario file: no value passes for one of another type, and docstrings describe the keys."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+def later(default: Any = None) -> Any:
+    """Declare a key that came after studies were recorded.
+
+    While it has its default it is left out of what is written, so fingerprints of older studies stay what they are.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 def explain(problem: ValidationError, model: type[BaseModel]) -> str:

@@ -32,9 +32,13 @@ class PromptTokenizer:
             raise ScenarioError(f"no model at {model}: no such folder; check the path")
         return cls(_from_hub(str(model)), str(model))
 
+    def ids(self, text: str) -> list[int]:
+        """Return the token ids of `text`."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
     def count(self, text: str) -> int:
         """Count the tokens of `text`."""
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return len(self.ids(text))
 
     @cached_property
     def plain_ids(self) -> tuple[int, ...]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from scenarios.errors import ScenarioError
+from scenarios.reading_report import ReadingReport
+
+
+class TraceError(ScenarioError):
+    """Raised when a trace cannot be read; names the file, the line or record, the field, and what to do."""
 
 
 class Scope(enum.StrEnum):
@@ -81,6 +88,8 @@ class TraceInfo:
     scope: Scope | None = None
     at_step_s: float | None = None
     """Arrivals are rounded to this step by the source (Mooncake conversation: 3 s)."""
+    sessions_inferred: bool = False
+    """True: sessions were found by `infer_sessions`, not recorded by the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +98,16 @@ class Trace:
 
     info: TraceInfo
     requests: Callable[[], Iterator[TraceRequest]]
+    report: ReadingReport = field(default_factory=ReadingReport, compare=False)
+    """What the latest reading skipped, changed or found odd; whole when that reading has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSession:
+    """One conversation of a trace, whole."""
+
+    session_id: str
+    start_s: float | None
+    """Its arrival, from the start of the trace; None when the source does not say."""
+    turns: tuple[TraceRequest, ...]
+    """Its requests by turn; their `at_s` counts on the trace's clock, as everywhere (`TraceInfo.clock`)."""

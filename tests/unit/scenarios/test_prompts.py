@@ -1,5 +1,7 @@
 """Prompts have exactly the tokens that were asked for, and begin with words of their own."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from scenarios.errors import ScenarioError
-from scenarios.prompts import WORDS_FILE, PromptWriter
+from scenarios.prompts import LEAD, WORDS_FILE, WORDS_FILES, PromptWriter, Script
 from scenarios.tokenizer import PromptTokenizer
 from tests.support.bpe import SPECIAL_TOKENS, byte_level, metaspace
 
@@ -27,6 +29,37 @@ def test_the_words_are_clean() -> None:
     """The list has no word twice, is sorted, and is plain lower case."""
     assert sorted(set(WORDS)) == WORDS
     assert all(word.isascii() and word.isalpha() and word.islower() for word in WORDS)
+
+
+@pytest.mark.parametrize(("script", "letters"), [("zh", "\u4e00\u9fff"), ("code", "az")])
+def test_other_words_are_clean(script: Script, letters: str) -> None:
+    """The other lists have no word twice, are sorted, and hold letters of their script alone."""
+    words = WORDS_FILES[script].read_text(encoding="utf-8").split()
+    assert sorted(set(words)) == words
+    assert all(letters[0] <= letter <= letters[1] for word in words for letter in word)
+
+
+@pytest.mark.parametrize("script", ["zh", "code"])
+@pytest.mark.parametrize("name", ["bytes alone", "many merges"])
+@pytest.mark.parametrize("lead", ["", LEAD])
+@settings(deadline=None, max_examples=40)
+@given(tokens=lengths, seed=st.integers(0, 2**32), number=st.none() | st.integers(0, 10**7))
+def test_other_scripts_are_exact(
+    script: Script, name: str, lead: str, tokens: int, seed: int, number: int | None
+) -> None:
+    """Chinese and code have exactly the tokens too, at the beginning of a message and after shared blocks."""
+    tokens = max(tokens, 2) if lead else tokens  # bytes alone need one for the space and one for a letter
+    tokenizer = PromptTokenizer(TOKENIZERS[name], name)
+    text = _writer(name, script).text(np.random.default_rng(seed), tokens, number, lead=lead)
+    added = tokenizer.count(f"{lead} {text}") - tokenizer.count(lead) if lead else tokenizer.count(text)
+    assert added == tokens
+    assert text == text.strip()
+    assert text[0].isalpha()
+
+
+@cache
+def _writer(name: str, script: Script) -> PromptWriter:
+    return PromptWriter(PromptTokenizer(TOKENIZERS[name], name), 1, script)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

@@ -4,9 +4,11 @@ import pytest
 
 from scenarios.catalogue import load_scenario
 from scenarios.errors import ScenarioError
+from scenarios.making import make_plan
+from scenarios.model import parse_scenario
 from scenarios.plan import Phase, Plan, Session, Turn
+from scenarios.sizing import sized
 from scenarios.summary import TEMPLATE_TOKENS, describe
-from scenarios.synthetic import make_plan
 from tests.support.bpe import prompt_tokenizer
 
 TOKENIZER = prompt_tokenizer()
@@ -19,9 +21,10 @@ def _ids(tokens: int, value: int = 5) -> tuple[int, ...]:
 def _session(name: str, replies: bool, system: int | None = 1) -> Session:
     """Make two turns of 20 and 30 tokens after a system prompt of 100, with replies of 4 tokens."""
     reply = _ids(4) if replies else None
+    own = ord(name)
     turns = (
-        Turn(0, 4, token_ids=_ids(20), reply_token_ids=reply),
-        Turn(0, 4, token_ids=_ids(30), reply_token_ids=reply),
+        Turn(0, 4, token_ids=_ids(20, own), reply_token_ids=reply),
+        Turn(0, 4, token_ids=_ids(30, own), reply_token_ids=reply),
     )
     system_ids = None if system is None else _ids(100, system)
     return Session(name, Phase.COUNTED, turns, system_token_ids=system_ids)
@@ -102,3 +105,95 @@ def test_gpu_scenarios_overflow_an_8b_model_on_80_gb(name: str) -> None:
     assert summary.requests > 500
     assert summary.max_context_tokens < 40_960
     assert summary.reusable_share > 0.85
+
+
+def test_open_plans_have_live_sessions_by_littles_law() -> None:
+    """Half a session a second, each about 10.58 s and one of 0.58 s: 0.5 x their mean are alive."""
+    long = Session("a", Phase.COUNTED, (Turn(0, 4, token_ids=_ids(9, 1)), Turn(9.42, 4, token_ids=_ids(9, 1))))
+    short = Session("b", Phase.COUNTED, (Turn(0, 4, token_ids=_ids(9, 2)),), start_s=2.0)
+    summary = describe(Plan("mine", 2, None, (long, short), 0.5), TOKENIZER)
+    assert (summary.concurrency, summary.rate_per_s) == (None, 0.5)
+    assert summary.live_sessions == pytest.approx(0.5 * (10.58 + 0.58) / 2)
+
+
+def test_branches_are_counted_once() -> None:
+    """A turn that is asked again is wholly known; an edited one is new from where its words differ."""
+    turns = (
+        Turn(0, 4, token_ids=_ids(20)),
+        Turn(1, 4, token_ids=_ids(20), after=-1),
+        Turn(1, 4, token_ids=_ids(20)[:15] + _ids(5, 6), after=-1),
+        Turn(1, 4, token_ids=_ids(7, 8)),
+    )
+    summary = describe(_plan(Session("a", Phase.COUNTED, turns)), TOKENIZER)
+    assert summary.max_prompt_tokens == 20 + 4 + 7
+    assert summary.unique_tokens == (20 + 5 + 7) + 4 * 4
+    assert summary.reusable_share == pytest.approx(1 - 32 / (20 * 3 + 31))
+
+
+def test_what_a_session_shares_with_itself_is_not_shared() -> None:
+    """Two branches of one session have 50 tokens in common, and only 20 of them with another session."""
+    begins = _ids(20, 1)
+    branches = (
+        Turn(0, 4, token_ids=begins + _ids(30, 2) + _ids(5, 3)),
+        Turn(1, 4, token_ids=begins + _ids(30, 2) + _ids(5, 4), after=-1),
+    )
+    other = Session("b", Phase.COUNTED, (Turn(0, 4, token_ids=begins + _ids(9, 9)),))
+    summary = describe(_plan(Session("a", Phase.COUNTED, branches), other), TOKENIZER)
+    assert summary.shared_tokens == 20
+    assert summary.tokens_per_session == pytest.approx((39 + 39 + 13) / 3)
+
+
+def test_shared_documents_are_no_sessions_own() -> None:
+    """Two sessions with the same 60 tokens first hold them once; a third one's are its own."""
+    sessions = [
+        Session(name, Phase.COUNTED, (Turn(0, 4, token_ids=_ids(60, document) + _ids(10, ord(name))),))
+        for name, document in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    summary = describe(_plan(*sessions), TOKENIZER)
+    assert summary.shared_tokens == 60
+    assert summary.tokens_per_session == pytest.approx((14 + 14 + 74) / 3)
+    assert summary.working_set_tokens == 10 * 34 + 60
+
+
+def test_the_working_set_is_sized_to_the_engine() -> None:
+    """The sessions of a sized scenario fill the multiple that was asked for, to within a tenth; others stay."""
+    scenario = load_scenario("cpu-chat")
+    data = scenario.model_dump(mode="json")
+    data["sessions"] = {"working_set": "2.5x device KV", "ramp_s": 6, "counted": 60}
+    wanted = parse_scenario(data, where="x")
+    resolved = sized(wanted, 6144, TOKENIZER)
+    summary = describe(make_plan(resolved, 1, TOKENIZER, "generate"), TOKENIZER)
+    assert summary.working_set_tokens == pytest.approx(2.5 * 6144, rel=0.1)
+    assert resolved.sessions.working_set is None
+    assert sized(scenario, 6144, TOKENIZER) == scenario
+    with pytest.raises(ScenarioError) as caught:
+        make_plan(wanted, 1, TOKENIZER)
+    assert str(caught.value) == (
+        "the scenario cpu-chat fills 2.5x device KV, and the size of the engine's KV pool is not known yet; give "
+        "--device-kv-tokens N (the engine logs it as max_total_num_tokens) or --concurrency"
+    )
+    with pytest.raises(
+        ScenarioError, match=r"^scenario cpu-chat: 2.5x device KV is less than one session in a KV pool"
+    ):
+        sized(wanted, 200, TOKENIZER)
+    assert wanted.scaled(concurrency=3).sessions.concurrency == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("agentic-tools", 370_000, 740_000),
+        ("code-completion", 370_000, 740_000),
+        ("few-shot-classify", 370_000, 740_000),
+        ("long-system-prompt", 370_000, 740_000),
+        ("mixed-night", 370_000, 1_110_000),
+        ("rag-multi-doc", 370_000, 740_000),
+    ],
+)
+def test_new_gpu_scenarios_overflow_an_8b_model_on_80_gb(name: str, least: int, most: int) -> None:
+    """The working set is above the 0.37 million tokens of an 8B model on 80 GB, and a host pool can hold it."""
+    summary = describe(make_plan(load_scenario(name), 1, TOKENIZER, "generate"), TOKENIZER)
+    assert least < summary.working_set_tokens < most
+    assert summary.requests > 500
+    assert summary.max_context_tokens < 40_960
+    assert summary.reusable_share > 0.8

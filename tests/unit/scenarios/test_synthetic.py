@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios.casting import FILLERS_PER_SLOT
 from scenarios.catalogue import list_scenarios, load_scenario
 from scenarios.errors import ScenarioError
-from scenarios.model import GENERATOR_VERSION, Api, Scenario
+from scenarios.making import make_plan
+from scenarios.model import GENERATOR_VERSION, Api, Scenario, parse_scenario
 from scenarios.plan import Phase, Plan, Session, write_plan
-from scenarios.synthetic import FILLERS_PER_SLOT, make_plan
 from tests.support.bpe import byte_level, prompt_tokenizer
 
 RAW = byte_level()
@@ -34,7 +35,7 @@ def _scenario(**changes: Any) -> Scenario:
         "think_s": {"kind": "uniform", "min": 0.1, "max": 0.9},
         "reply": "scripted",
     }
-    return Scenario.parse({**data, **changes}, where="test")
+    return parse_scenario({**data, **changes}, where="test")
 
 
 def _phase(plan: Plan, phase: Phase) -> list[Session]:
@@ -203,7 +204,8 @@ def test_negative_seed_is_refused() -> None:
 @pytest.mark.parametrize("name", list_scenarios())
 def test_built_in_scenario_makes_a_plan(name: str) -> None:
     """Every built-in scenario can be played, and no prompt passes the context of the models it is meant for."""
-    scenario = load_scenario(name).scaled(concurrency=2, counted_sessions=6)
+    scenario = load_scenario(name).scaled(counted_sessions=6)
+    scenario = scenario if scenario.is_open else scenario.scaled(concurrency=2)
     plan = make_plan(scenario, 1, TOKENIZER, "generate")
     longest = max(len(_ids(session)) for session in plan.sessions)
     assert len(_phase(plan, Phase.COUNTED)) == 6
