@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help install engine search test test-unit check format docs bench-engine clean
+.PHONY: help install engine search test test-unit check format docs bench-engine bench-analyze clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ docs: install ## Make the generated pages in docs/ again
 
 bench-engine: engine ## Time cold, device-hit and host-hit prompts on the CPU engine
 	$(BIN)/python -m tests.bench.cpu_engine
+
+bench-analyze: install ## Time the analysis of traces of Mooncake's size and of ten million blocks, on one core
+	$(BIN)/python -m tests.bench.analysis
 
 clean: ## Remove the environment and caches; results and the CPU engine stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

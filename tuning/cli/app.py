@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from scenarios.errors import HicacheTuneError
-from tuning.cli import diagnose, engine, limit, report, scenario, search, verify
+from tuning.cli import analyze, dashboard, diagnose, engine, limit, report, scenario, search, trace, verify
 from tuning.cli.configuration import SOURCES, check_sources
 
 ERROR = 1
@@ -32,8 +32,12 @@ app.command(limit.find_limit, name="find-limit")
 app.command(verify.verify, name="verify")
 app.command(diagnose.diagnose, name="diagnose")
 app.command(report.report, name="report")
+app.command(analyze.analyze, name="analyze")
 app.command(scenario.app)
+scenario.app.command(trace.convert)
+scenario.app.command(trace.anonymise)
 app.command(engine.app)
+app.command(dashboard.app)
 
 
 def main() -> None:
