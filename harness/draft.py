@@ -15,15 +15,18 @@ from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
-from harness.load.job import LoadProgress, Stopped
+from harness.load.job import ClientHealth, LoadProgress, Stopped
 from harness.load.runner import LoadResult
 from harness.store import Effective, Hygiene, Mismatch, Outcome, Purpose, Step, TrialRecord
 from harness.summary import Summary, summarise
 from harness.telemetry import CacheDelta, Headroom, MetricsSnapshot, Ranks, Telemetry
+from scenarios.plan import Plan
 
 SATURATED_CPU = 0.9
 SATURATED_LAG_MS = 50.0
 """A client whose loop is late by this much (P99) adds it to every TTFT it measures."""
+SATURATED_LATE_MS = 50.0
+"""A client that sends requests so much later (P99) than scheduled does not play the load that was asked for."""
 
 
 class Watch(Protocol):
@@ -45,11 +48,11 @@ class Watch(Protocol):
 class Draft:
     """Collects what a trial shows, step by step."""
 
-    def __init__(self, watch: Watch, *, number: int, purpose: Purpose, setting: Setting, seed: int) -> None:
+    def __init__(self, watch: Watch, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> None:
         self.setting = setting.canonical()
         self.argv: tuple[str, ...] = ()
         self.env: dict[str, str] = {}
-        self._watch, self._number, self._purpose, self._seed = watch, number, purpose, seed
+        self._watch, self._number, self._purpose, self._plan = watch, number, purpose, plan
         self._started_at_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._steps: list[Step] = []
         self._hygiene: dict[str, Any] = {}
@@ -102,7 +105,10 @@ class Draft:
     def loaded(self, result: LoadResult) -> None:
         """Keep the load's records in figures."""
         self._load = result
-        self._summary = summarise(result.records, not_played=result.outcome.turns_not_played)
+        summary = summarise(result.records, not_played=result.outcome.turns_not_played)
+        # Half a load may not show it any more: what was seen while it ran stands.
+        diverges = summary.diverges or result.outcome.stopped is Stopped.DIVERGED
+        self._summary = summary.model_copy(update={"diverges": diverges})
         self._hygiene["first_request_cached_tokens"] = first_cached_tokens(result.records)
 
     def counted(self, before: MetricsSnapshot, after: MetricsSnapshot, spec: EngineSpec) -> None:
@@ -139,7 +145,8 @@ class Draft:
             number=self._number,
             purpose=self._purpose,
             setting=self.setting,
-            seed=self._seed,
+            seed=self._plan.seed,
+            rate_per_s=self._plan.rate_per_s,
             outcome=outcome,
             reason=reason,
             failure=self._failure,
@@ -171,27 +178,44 @@ class Draft:
             return Outcome.FAILED, self._failure.sentence
         if complaint := self._client_complaint():
             return Outcome.INVALID, complaint
-        if self._load.outcome.stopped is Stopped.LIMIT:
-            unanswered = self._summary.cut + self._summary.not_played
-            return (
-                Outcome.NOT_SUSTAINABLE,
-                f"{unanswered} counted requests were unanswered when the time limit came",
-            )
-        if self._summary.diverges:
-            return Outcome.NOT_SUSTAINABLE, "time to first token only grew during the load"
-        if self._summary.steady is None:
-            return Outcome.NOT_SUSTAINABLE, "no counted request was answered"
+        if reason := self._why_not_sustained(self._load.outcome.stopped, self._summary):
+            return Outcome.NOT_SUSTAINABLE, reason
         return Outcome.MEASURED, ""
+
+    @staticmethod
+    def _why_not_sustained(stopped: Stopped, summary: Summary) -> str:
+        unanswered = summary.cut + summary.not_played
+        if stopped is Stopped.LIMIT:
+            return f"{unanswered} counted requests were unanswered when the time limit came"
+        if stopped is Stopped.DIVERGED:
+            return f"time to first token only grew: the load was stopped with {unanswered} counted requests unanswered"
+        if stopped is Stopped.SLO_MISSED:
+            return (
+                "so many requests missed the service level that the P99 could not meet it any more: the load was "
+                f"stopped with {unanswered} counted requests unanswered"
+            )
+        if summary.diverges:
+            return "time to first token only grew during the load"
+        return "" if summary.steady else "no counted request was answered"
 
     def _client_complaint(self) -> str:
         health = self._load.outcome.client if self._load else None
-        if health is not None and health.cpu_fraction > SATURATED_CPU:
-            return f"the load process was busy for {health.cpu_fraction:.0%} of the time; the client was the bottleneck"
-        if health is not None and health.lag_p99_ms > SATURATED_LAG_MS:
-            return f"the load process was late by {health.lag_p99_ms:.0f} ms (P99); the client was the bottleneck"
+        if health is not None and (figure := _saturation(health)):
+            return f"{figure}; the client was the bottleneck: play the load by more processes with --load-processes"
         if self._hygiene.get("first_request_cached_tokens"):
             return "the first request found cached tokens; the start was not cold"
         return ""
+
+
+def _saturation(health: ClientHealth) -> str:
+    """Say by which figure a load process did not keep up; empty when it did."""
+    if health.cpu_fraction > SATURATED_CPU:
+        return f"a load process was busy for {health.cpu_fraction:.0%} of the time"
+    if health.lag_p99_ms > SATURATED_LAG_MS:
+        return f"a load process was late by {health.lag_p99_ms:.0f} ms (P99)"
+    if health.late_p99_ms is not None and health.late_p99_ms > SATURATED_LATE_MS:
+        return f"requests were sent {health.late_p99_ms:.0f} ms later than scheduled (P99)"
+    return ""
 
 
 def first_cached_tokens(records: pd.DataFrame) -> int | None:

@@ -36,6 +36,11 @@ class Lab:
     warm_up_tokens: int
     device: Nvml | NvmlUnavailable
     device_pool_bytes: int | None = None
+    load_processes: int = 1
+    session_header: str | None = None
+    """A header by which a router in front of the engines keeps a session on one of them."""
+    slo_ttft_s: float | None = None
+    """A load whose TTFT P99 cannot meet this any more is stopped; None lets it end."""
 
     @property
     def ledger(self) -> Ledger:
@@ -52,8 +57,9 @@ class Lab:
             client.close()
 
     def load_job(self, base_url: str, plan: Plan, folder: Path) -> LoadJob:
-        """Describe one load; the plan of a seed is written once and shared by all its trials."""
-        plan_path = self.root / "plans" / f"seed-{plan.seed}.jsonl"
+        """Describe one load; the plan of a seed (and rate) is written once and shared by all its trials."""
+        rate = "" if plan.rate_per_s is None else f"-rate-{plan.rate_per_s:g}"
+        plan_path = self.root / "plans" / f"seed-{plan.seed}{rate}.jsonl"
         if not plan_path.exists():
             plan_path.parent.mkdir(parents=True, exist_ok=True)
             part = plan_path.with_suffix(".part")  # a cut-off write must not pass for the plan
@@ -67,6 +73,9 @@ class Lab:
             out_dir=folder,
             limit_s=self.load_limit_s,
             absent_cache_means_zero=True,
+            processes=self.load_processes,
+            session_header=self.session_header,
+            slo_ttft_s=self.slo_ttft_s,
         )
 
     def stop_term_s(self) -> float:

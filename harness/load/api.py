@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.load.history import SEPARATOR, Branches, check_turns
 from harness.load.reply import ChatReply, GenerateReply, Reply
 from scenarios.errors import ScenarioError
 from scenarios.plan import Plan, Session, Turn
@@ -15,10 +17,10 @@ class History(Protocol):
     """What has been said in one session so far."""
 
     def ask(self, turn: Turn) -> bytes:
-        """Add the user's words of `turn` and return the body of its request."""
+        """Add the user's words of the next turn, where it continues, and return the body of its request."""
 
-    def join(self, turn: Turn, reply: Reply) -> None:
-        """Add the scripted reply of `turn`, or the model's own when the plan has none."""
+    def join(self, turn: Turn, reply: Reply, *, whole: bool) -> None:
+        """Add the scripted reply of `turn`, or the model's own when the plan has none or the user has left."""
 
 
 class Api(Protocol):
@@ -48,7 +50,8 @@ class ChatApi:
     path: str = "/v1/chat/completions"
 
     def check(self, plan: Plan) -> None:
-        """Raise ScenarioError at the first turn without text."""
+        """Raise ScenarioError at the first turn without text, or that continues no earlier one."""
+        check_turns(plan)
         for session in plan.sessions:
             if any(turn.text is None for turn in session.turns):
                 raise ScenarioError(
@@ -58,7 +61,6 @@ class ChatApi:
 
     def history(self, session: Session) -> History:
         """Start with the system text, when there is one."""
-        system = [] if session.system_text is None else [_message("system", session.system_text)]
         options = {
             "model": self.model,
             "stream": True,
@@ -67,7 +69,7 @@ class ChatApi:
             "temperature": 0,
             "ignore_eos": self.ignore_eos,
         }
-        return _ChatHistory(options, system)
+        return _ChatHistory(options, session.system_text)
 
     def reply(self) -> Reply:
         """Start to read a chat stream."""
@@ -82,7 +84,8 @@ class GenerateApi:
     path: str = "/generate"
 
     def check(self, plan: Plan) -> None:
-        """Raise ScenarioError at the first turn without token ids."""
+        """Raise ScenarioError at the first turn without token ids, or that continues no earlier one."""
+        check_turns(plan)
         for session in plan.sessions:
             if any(turn.token_ids is None for turn in session.turns):
                 raise ScenarioError(
@@ -92,41 +95,51 @@ class GenerateApi:
 
     def history(self, session: Session) -> History:
         """Start with the system tokens, when there are some."""
-        return _TokenHistory(self.ignore_eos, list(session.system_token_ids or ()))
+        return _TokenHistory(self.ignore_eos, session.system_token_ids or ())
 
     def reply(self) -> Reply:
         """Start to read a generate stream."""
         return GenerateReply()
 
 
-@dataclass(slots=True)
 class _ChatHistory:
-    options: dict[str, Any]
-    messages: list[dict[str, str]] = field(default_factory=list)
+    def __init__(self, options: dict[str, Any], system_text: str | None) -> None:
+        self._options = options
+        self._said = Branches(b"" if system_text is None else _message("system", system_text))
 
     def ask(self, turn: Turn) -> bytes:
-        self.messages.append(_message("user", turn.text or ""))
-        body = {**self.options, "max_completion_tokens": turn.max_output_tokens, "messages": self.messages}
-        return json.dumps(body).encode()
+        self._said.turn_to(turn)
+        self._said.add(_message("user", turn.text or ""))
+        options = {**self._options, "max_completion_tokens": turn.max_output_tokens}
+        return json.dumps(options)[:-1].encode() + b', "messages": [' + self._said.elements() + b"]}"
 
-    def join(self, turn: Turn, reply: Reply) -> None:
-        text = reply.text if turn.reply_text is None else turn.reply_text
-        self.messages.append(_message("assistant", text))
+    def join(self, turn: Turn, reply: Reply, *, whole: bool) -> None:
+        text = turn.reply_text if whole and turn.reply_text is not None else reply.text
+        self._said.add(_message("assistant", text))
+        self._said.end_turn()
 
 
-@dataclass(slots=True)
 class _TokenHistory:
-    ignore_eos: bool
-    token_ids: list[int]
+    def __init__(self, ignore_eos: bool, system_token_ids: Sequence[int]) -> None:
+        self._ignore_eos = ignore_eos
+        self._said = Branches(_ids(system_token_ids))
 
     def ask(self, turn: Turn) -> bytes:
-        self.token_ids += turn.token_ids or ()
-        sampling = {"max_new_tokens": turn.max_output_tokens, "temperature": 0, "ignore_eos": self.ignore_eos}
-        return json.dumps({"input_ids": self.token_ids, "sampling_params": sampling, "stream": True}).encode()
+        self._said.turn_to(turn)
+        self._said.add(_ids(turn.token_ids or ()))
+        sampling = {"max_new_tokens": turn.max_output_tokens, "temperature": 0, "ignore_eos": self._ignore_eos}
+        options = json.dumps({"sampling_params": sampling, "stream": True})[1:].encode()
+        return b'{"input_ids": [' + self._said.elements() + b"], " + options
 
-    def join(self, turn: Turn, reply: Reply) -> None:
-        self.token_ids += reply.token_ids if turn.reply_token_ids is None else turn.reply_token_ids
+    def join(self, turn: Turn, reply: Reply, *, whole: bool) -> None:
+        scripted = turn.reply_token_ids if whole else None
+        self._said.add(_ids(reply.token_ids if scripted is None else scripted))
+        self._said.end_turn()
 
 
-def _message(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+def _message(role: str, content: str) -> bytes:
+    return json.dumps({"role": role, "content": content}).encode()
+
+
+def _ids(token_ids: Sequence[int]) -> bytes:
+    return SEPARATOR.join(b"%d" % token_id for token_id in token_ids)

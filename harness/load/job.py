@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
@@ -18,6 +19,10 @@ RECORDS_FILE = "requests.parquet"
 OUTCOME_FILE = "load.json"
 LOG_FILE = "load.log"
 JOB_FILE = "load_job.json"
+
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+OWN_HEADERS = ("connection", "content-length", "content-type", "host", "transfer-encoding")
+"""Headers that the request itself decides on."""
 
 ModelT = TypeVar("ModelT", bound=StrictModel)
 Seconds = Annotated[float, Field(gt=0)]
@@ -42,6 +47,10 @@ class Stopped(enum.StrEnum):
     """A signal came, or the harness went away."""
     ENGINE_LOST = "engine_lost"
     """Nothing accepts connections any more."""
+    DIVERGED = "diverged"
+    """Time to first token only grows: the engine does not sustain this load, and more of it would tell no more."""
+    SLO_MISSED = "slo_missed"
+    """So many requests have missed the service level that the P99 cannot meet it any more."""
 
 
 class Timeouts(StrictModel):
@@ -74,6 +83,19 @@ class LoadJob(StrictModel):
     api_key_env: str | None = None
     """The environment variable that holds the API key; the key itself is in no file."""
     headers: Mapping[str, str] = {}
+    keep_alive: bool = True
+    """Use a connection again after a whole response, as clients and routers do; else each request opens its own."""
+    session_header: str | None = None
+    """A header that carries the session's id, by which a router keeps a session on one engine: SGLang's own takes
+    `X-SMG-Routing-Key`."""
+    processes: Annotated[int, Field(ge=1)] = 1
+    """Processes that play; with one it is the load process itself."""
+    stop_when_diverging: bool = True
+    """Stop a load whose time to first token only grows."""
+    diverging_least_s: Seconds = 30.0
+    """How long counted sessions are watched before that may be said."""
+    slo_ttft_s: Seconds | None = None
+    """Stop once the P99 of the counted turns cannot meet this time to first token any more."""
 
     @field_validator("base_url")
     @classmethod
@@ -86,11 +108,17 @@ class LoadJob(StrictModel):
     @classmethod
     def _are_safe(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
         for name, value in headers.items():
-            if name.lower() == "authorization":
-                raise ValueError("put the key in an environment variable and name it in `api_key_env`")
-            if not (name + value).isprintable():
+            check_header_name(name)
+            if not value.isprintable():
                 raise ValueError(f"header {name!r} has a control character")
         return headers
+
+    @field_validator("session_header")
+    @classmethod
+    def _is_safe(cls, name: str | None) -> str | None:
+        if name is not None:
+            check_header_name(name)
+        return name
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -121,7 +149,7 @@ class PhaseCounts(StrictModel):
 
 
 class ClientHealth(StrictModel):
-    """Whether the client could have been the bottleneck."""
+    """Whether the client could have been the bottleneck: one load process, or the worst figures of several."""
 
     cpu_fraction: float
     """CPU time of the load process over wall time: 1.0 is one core."""
@@ -130,6 +158,18 @@ class ClientHealth(StrictModel):
     """How much later than asked the event loop woke a sleeper of 20 ms."""
     gc_pause_ms: float
     """Sum of the pauses of the garbage collector."""
+    late_p99_ms: float | None = None
+    late_max_ms: float | None = None
+    """How much later than scheduled requests of idle users were sent; None when no request found its user idle."""
+
+    @classmethod
+    def worst(cls, clients: Sequence[ClientHealth]) -> ClientHealth:
+        """Take the worst of each figure: any one process that is the bottleneck spoils the measurement."""
+        worst: dict[str, float | None] = {}
+        for name in cls.model_fields:
+            known = [value for client in clients if (value := getattr(client, name)) is not None]
+            worst[name] = max(known, default=None)
+        return cls.model_validate(worst)
 
 
 class LoadOutcome(StrictModel):
@@ -141,11 +181,17 @@ class LoadOutcome(StrictModel):
     started_at_utc: str
     stopped: Stopped
     counts: tuple[PhaseCounts, ...]
-    client: ClientHealth
+    clients: tuple[ClientHealth, ...]
+    """One for each process that played."""
     locust_requests: int
     """Locust's own count, for display: it can be reset in the middle of a run, the records can not."""
     locust_version: str
     python_version: str
+
+    @property
+    def client(self) -> ClientHealth:
+        """The worst figures of all processes."""
+        return ClientHealth.worst(self.clients)
 
     def of(self, phase: Phase) -> PhaseCounts:
         """Return the counts of `phase`."""
@@ -188,3 +234,13 @@ def _read(model: type[ModelT], path: Path) -> ModelT:
         return model.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise LoadError(f"{path}: cannot be read ({str(problem).splitlines()[0]}); run the load again") from None
+
+
+def check_header_name(name: str) -> None:
+    """Raise ValueError when requests cannot carry a header of this name."""
+    if name.lower() == "authorization":
+        raise ValueError("put the key in an environment variable and name it in `api_key_env`")
+    if name.lower() in OWN_HEADERS:
+        raise ValueError(f"header {name!r} belongs to the request itself; choose another name")
+    if not HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a header; use letters, digits and dashes")

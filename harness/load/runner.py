@@ -16,15 +16,7 @@ import pandas as pd
 
 from harness.errors import LoadError
 from harness.files import write_atomically
-from harness.load.job import (
-    JOB_FILE,
-    LOG_FILE,
-    OUTCOME_FILE,
-    RECORDS_FILE,
-    LoadJob,
-    LoadOutcome,
-    LoadProgress,
-)
+from harness.load.job import JOB_FILE, LOG_FILE, OUTCOME_FILE, RECORDS_FILE, LoadJob, LoadOutcome, LoadProgress
 from harness.load.record import read_records
 
 POLL_S = 0.1
@@ -79,12 +71,7 @@ def _start(job: LoadJob, log: IO[bytes]) -> subprocess.Popen[bytes]:
     environment = {**inherited, "PYTHONPATH": os.pathsep.join(paths)}
     # It stops when nobody reads its progress, so it cannot outlive us. Its own session keeps Ctrl-C from it.
     return subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
     )
 
 

@@ -1,10 +1,11 @@
-"""The Locust user: one slot, which plays the next session of the plan whenever it is free.
+"""The Locust users: a slot of a closed plan, and one arrival of an open one.
 
-Imports Locust, and so belongs to the load process alone.
+Imports Locust, and so belongs to the load processes alone.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from locust import User, constant
@@ -12,9 +13,10 @@ from locust.exception import StopUser
 
 from harness.load.ledger import Ledger
 from harness.load.player import Player
+from scenarios.plan import Session
 
 
-class SessionUser(User):  # type: ignore[misc]  # mypy is told to skip locust
+class SlotUser(User):  # type: ignore[misc]  # mypy is told to skip locust
     """Plays session after session; `player` and `ledger` are set on the class before the load starts."""
 
     wait_time = constant(0)
@@ -30,6 +32,24 @@ class SessionUser(User):  # type: ignore[misc]  # mypy is told to skip locust
         session = self.ledger.take()
         if session is None:
             raise StopUser
-        self._free_ns = self.player.play(session, self._free_ns)
+        self._free_ns = self.player.play(session, free_ns=self._free_ns, idle_ns=time.monotonic_ns())
 
     tasks = [play_next]  # noqa: RUF012  # how Locust declares tasks
+
+
+class ArrivalUser(User):  # type: ignore[misc]  # mypy is told to skip locust
+    """Plays one session, which begins when the plan says, and leaves; `player` is set on the class."""
+
+    player: Player
+
+    def __init__(self, environment: Any, session: Session) -> None:
+        super().__init__(environment)
+        self._session = session
+
+    def play_it(self) -> None:
+        """Play the session."""
+        arrival_ns = self.player.arrival_ns(self._session)
+        self.player.play(self._session, free_ns=arrival_ns, idle_ns=arrival_ns)
+        raise StopUser
+
+    tasks = [play_it]  # noqa: RUF012  # how Locust declares tasks

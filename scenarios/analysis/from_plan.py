@@ -52,10 +52,14 @@ def load_of_plan(
         others_known=True,
         times="simulated",
         notes=(
-            f"Times are simulated: {plan.slots} users, each request takes {assumed.service_s:g} s, pauses as planned.",
+            f"Times are simulated: {_users(plan)}, each request takes {assumed.service_s:g} s, pauses as planned.",
             f"Pages of {page_tokens} tokens; replies are as long as they may be.",
         ),
     )
+
+
+def _users(plan: Plan) -> str:
+    return "sessions begin as they arrive" if plan.concurrency is None else f"{plan.concurrency} users"
 
 
 def _times(plan: Plan, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], assumed: Assumptions) -> Seconds:

@@ -77,7 +77,7 @@ def test_fillers_go_on_everywhere_until_the_last_counted_session_has_ended(
     server: FixtureServer, tmp_path: Path
 ) -> None:
     """The process that has no counted session left keeps its slots busy for the others."""
-    server.script = lambda seen: Script(first_token_s=2.0 if seen.first_words == "slow" else 0.05)
+    server.script = lambda seen: Script(first_token_s=4.0 if seen.first_words == "slow" else 0.05)
     fillers = [chat_session(f"f{n}", 400, phase=Phase.FILLER) for n in range(2)]
     result = play(
         server, plan_of(chat_session("slow"), chat_session("quick"), *fillers, slots=2), tmp_path, processes=2
@@ -85,6 +85,7 @@ def test_fillers_go_on_everywhere_until_the_last_counted_session_has_ended(
     assert result.outcome.stopped is Stopped.COMPLETE
     ends = result.records.groupby("session_id")["end_ns"].max()
     assert ends["f1"] >= ends["slow"] > ends["quick"]
+    assert not result.outcome.locust_was_reset, "a worker tells Locust's master of its counts every 3 s"
 
 
 def test_progress_is_told_for_all_processes(server: FixtureServer, tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ class Seen:
     unfrozen_ns: int = 0
     first_token_ns: int | None = None
     last_token_ns: int | None = None
+    client_left: bool = False
+    """The client closed the connection before the end of the reply."""
 
     @property
     def first_words(self) -> str:
@@ -119,7 +121,11 @@ class FixtureServer:
         self._tasks.add(task)
         self._writers.add(writer)
         try:
-            await self._answer(await _request(reader), writer)
+            seen = await _request(reader)
+            try:
+                await self._answer(seen, writer)
+            except ConnectionError:
+                seen.client_left = True
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client left, or the test is over
         finally:

@@ -30,6 +30,11 @@ def plan_of(*sessions: Session, slots: int | None = None) -> Plan:
     return Plan("test", 1, slots or len(sessions), sessions)
 
 
+def open_plan_of(*sessions: Session) -> Plan:
+    """Make a plan whose sessions begin when they are due, however many are running."""
+    return Plan("test", 1, None, sessions)
+
+
 def job_for(server: FixtureServer, plan: Plan, folder: Path, **changes: object) -> LoadJob:
     """Write `plan` and make a job for it."""
     write_plan(plan, folder / "plan.jsonl")
@@ -56,3 +61,16 @@ def play(
 ) -> LoadResult:
     """Play `plan` against `server` in a load process."""
     return run_load(job_for(server, plan, folder, **changes), should_stop=should_stop, on_progress=on_progress)
+
+
+def bare_job(**changes: object) -> LoadJob:
+    """Make a job for whoever only reads it: nothing of it exists."""
+    job = LoadJob(
+        base_url="http://127.0.0.1:1",
+        api=ApiName.CHAT,
+        model="m",
+        plan_path=Path("plan.jsonl"),
+        out_dir=Path("out"),
+        limit_s=20,
+    )
+    return LoadJob.model_validate({**job.model_dump(), **changes})

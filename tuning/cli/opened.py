@@ -9,18 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from harness.engine.spec import EngineSpec
 from harness.environment import Environment
+from harness.errors import StoreError
 from harness.lab import Lab
 from harness.load.job import ApiName
 from harness.stopping import StopFlag
+from harness.store import Outcome, read_trials
 from harness.telemetry import Exporter, open_nvml, required
 from scenarios import Plan, PromptTokenizer, Scenario, describe, make_plan
+from tuning.cli.figures import conditions_of
 from tuning.cli.target import StudyOptions
 from tuning.cli.watch import ConsoleWatch
 from tuning.config import Search, StudyFile, open_study
 from tuning.objective import Constraint, Objective
+
+METRICS_FILE = "metrics.prom"
+"""What the exporter showed last, for node_exporter's textfile collector: a study that has ended can be compared."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,11 @@ def opened(
         Exporter(root.name) as exporter,
         ConsoleWatch(console, root, exporter, planned=planned) as watch,
     ):
-        exporter.study_started(planned_trials=planned)
+        exporter.study_started(
+            planned_trials=planned,
+            done_trials=_tried(root),
+            about=conditions_of(wanted, file.environment),
+        )
         if options.metrics_port is not None:
             exporter.start(options.metrics_port)
         lab = Lab(
@@ -74,5 +85,24 @@ def opened(
             load_limit_s=wanted.load_limit_s,
             warm_up_tokens=round(summary.mean_prompt_tokens),
             device=device,
+            load_processes=options.load_processes,
+            session_header=options.session_header,
         )
-        yield OpenStudy(lab, file, objective, watch, stop, tokenizer)
+        try:
+            yield OpenStudy(lab, file, objective, watch, stop, tokenizer)
+        finally:
+            exporter.study_ended()
+            _keep_metrics(console, exporter, root)
+
+
+def _keep_metrics(console: Console, exporter: Exporter, root: Path) -> None:
+    try:
+        exporter.write_textfile(root / METRICS_FILE)
+    except StoreError as problem:  # the measurements are what counts: an answer must not be lost for a copy
+        console.print(f"[yellow]{escape(str(problem))}[/]")
+
+
+def _tried(root: Path) -> int:
+    """Count the settings, or rates, that earlier runs of the study have tried."""
+    done = [r for r in read_trials(root) if r.purpose != "confirm" and r.outcome is not Outcome.INTERRUPTED]
+    return len({(record.setting.key, record.rate_per_s) for record in done})

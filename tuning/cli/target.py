@@ -1,6 +1,7 @@
 """The flags that `search` and `find-limit` share: what is measured, over which settings, and where it is kept."""
 
 # No postponed annotations here: the classes that inherit these flags have other names around them.
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from harness.load.job import check_header_name
 from scenarios import Api, load_scenario
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
@@ -72,6 +74,10 @@ class StudyOptions:
     sessions: Annotated[
         int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Counted sessions, in place of the scenario's.")
     ] = None
+    session_header: Annotated[
+        str | None,
+        Parameter(group=WHAT, help="Header that carries the session's id, by which a router keeps it on one engine."),
+    ] = None
     seed: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_0, help="Seed of sessions and sampler.")] = 1
     load_limit: Annotated[str, Parameter(group=WHAT, help="A load that takes longer is not sustainable.")] = "10m"
     constraint: Annotated[
@@ -99,6 +105,10 @@ class StudyOptions:
     ] = None
     page_size: Annotated[str | None, Parameter(group=SPACE, help="--page-size.")] = None
 
+    load_processes: Annotated[
+        int,
+        Parameter(group=EFFORT, validator=AT_LEAST_1, help="Processes that play the load, each on a core of its own."),
+    ] = 1
     ready_timeout: Annotated[str, Parameter(group=EFFORT, help="How long a launch may stay in one phase.")] = "10m"
 
     study: Annotated[
@@ -125,6 +135,8 @@ class StudyOptions:
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
+        _refuse_too_many(self.load_processes)
+        _refuse_header(self.session_header)
         model = self.model or default_model(self.engine)
         if model is None:
             raise ConfigError("--model is missing; name a model folder or a hub name, or use --engine cpu")
@@ -190,3 +202,18 @@ def _refuse_fixed_and_searched(argument: str, space: Space) -> None:
                 f"--engine-arg={argument}: --{flag} is searched too ({dimension.values_text}); "
                 f"leave it out of one, with `--{flag} {SGLANG_DEFAULT}` out of the search"
             )
+
+
+def _refuse_too_many(load_processes: int) -> None:
+    """Raise ConfigError for processes without a core of their own: they would only slow each other down."""
+    cores = len(os.sched_getaffinity(0))
+    if load_processes > cores:
+        raise ConfigError(f"--load-processes {load_processes}: this machine has {cores} cores; use at most {cores}")
+
+
+def _refuse_header(name: str | None) -> None:
+    """Raise ConfigError for a header that requests cannot carry."""
+    try:
+        check_header_name("X" if name is None else name)
+    except ValueError as problem:
+        raise ConfigError(f"--session-header {name}: {problem}") from None

@@ -171,6 +171,8 @@ def _write_scenario(trace: Trace, out: Path) -> None:
             "  concurrency: 16",
             "  ramp_s: 60",
         ]
+    if trace.info.block_tokens is not None:
+        lines.append("api: generate # token ids share blocks exactly; a chat template would shift them")
     lines += ["replay:", f"  trace: {json.dumps(out.name)}"]
     try:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")

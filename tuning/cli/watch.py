@@ -13,8 +13,10 @@ from rich.status import Status
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
 from harness.load.job import LoadProgress
-from harness.store import Outcome, Purpose, Step, TrialRecord
+from harness.store import Outcome, Purpose, Step, TrialRecord, folder_of, read_trial
 from harness.telemetry import Exporter
+from harness.telemetry.exporter import LoadFigures
+from tuning.cli.figures import baseline_of, engine_of, figures_of
 from tuning.limit import Bracket
 from tuning.limit_finder import ProbeResult
 
@@ -25,7 +27,7 @@ class ConsoleWatch:
     """Shows a search on `console` and logs each step with its duration; use it as a context manager."""
 
     def __init__(self, console: Console, root: Path, exporter: Exporter, *, planned: int) -> None:
-        self._console, self._exporter, self._planned = console, exporter, planned
+        self._console, self._exporter, self._planned, self._root = console, exporter, planned, root
         root.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = (root / LOG_FILE).open("a", encoding="utf-8")
         self._log = structlog.wrap_logger(
@@ -34,6 +36,8 @@ class ConsoleWatch:
         )
         self._status = Status("", console=console)
         self._head = ""
+        self._playing: int | None = None
+        """The trial whose engine the exporter was told of."""
 
     def __enter__(self) -> ConsoleWatch:
         if self._console.is_terminal:
@@ -48,7 +52,7 @@ class ConsoleWatch:
         """Show which setting is measured next."""
         stage = f"{measured} of {self._planned} settings searched" if purpose == "search" else "confirmation"
         self._head = f"trial {number} ({stage}, about {_minutes(eta_s)} left)"
-        self._exporter.trial_started(number, setting.label)
+        self._exporter.trial_started(number, setting.label, remaining_s=eta_s)
         self._log.info("trial begins", trial=number, purpose=purpose, setting=setting.label)
         self._console.print(f"{self._head}: [bold]{escape(setting.label)}[/]")
 
@@ -63,6 +67,7 @@ class ConsoleWatch:
 
     def probe_ends(self, probe: ProbeResult, seconds: float) -> None:
         """Show whether the rate keeps the service level."""
+        self._exporter.trial_finished(figures_of(read_trial(folder_of(self._root, probe.trial, "limit")), self._root))
         self._log.info("probe ends", trial=probe.trial, meets=probe.meets, why_not=probe.why_not, seconds=seconds)
         p99 = f"TTFT P99 {probe.p99_s:.3f} s, " if probe.p99_s is not None else ""
         verdict = "[green]kept[/]" if probe.meets else f"[yellow]missed[/]: {escape(probe.why_not)}"
@@ -70,6 +75,9 @@ class ConsoleWatch:
 
     def step(self, number: int, name: str) -> None:
         """Show the step that runs."""
+        self._exporter.step_started(name)
+        if name == "stop":
+            self._exporter.engine_gone()
         self._show(name)
 
     def step_done(self, number: int, step: Step) -> None:
@@ -78,10 +86,12 @@ class ConsoleWatch:
 
     def launching(self, number: int, phase: LaunchPhase) -> None:
         """Show how far the launch has come."""
+        self._exporter.progressed()
         self._show(f"launch: {phase.value}")
 
     def playing(self, number: int, progress: LoadProgress) -> None:
         """Show how far the load has come."""
+        self._export_load(number, progress)
         p50 = f", TTFT P50 {progress.ttft_p50_ms:.0f} ms" if progress.ttft_p50_ms is not None else ""
         failed = f", {progress.failed} failed" if progress.failed else ""
         self._show(f"load: {progress.done} of {progress.of} requests{p50}{failed}")
@@ -90,11 +100,7 @@ class ConsoleWatch:
         """Show what the trial was worth."""
         steady = record.summary.steady if record.summary else None
         self._exporter.trial_finished(
-            outcome=record.outcome.value,
-            ttft_quantiles_s={0.5: steady.p50_s, 0.9: steady.p90_s, 0.99: steady.p99_s} if steady else {},
-            headroom=record.headroom,
-            reload_tokens=record.cache.load_back_tokens if record.cache else None,
-            best_ttft_p99_s=best.p99_s if best else None,
+            figures_of(record, self._root), best=figures_of(best) if best else None, baseline=baseline_of(record)
         )
         self._log.info(
             "trial ends",
@@ -105,6 +111,15 @@ class ConsoleWatch:
             seconds=record.duration_s,
         )
         self._console.print("  " + _in_words(record, feasible=feasible, best=best))
+
+    def _export_load(self, number: int, progress: LoadProgress) -> None:
+        if self._playing != number and (base_url := engine_of(self._root, number)):
+            self._playing = number
+            self._exporter.engine_at(base_url)
+        p50_s = progress.ttft_p50_ms / 1000 if progress.ttft_p50_ms is not None else None
+        self._exporter.load_progressed(
+            LoadFigures(progress.done, progress.of, progress.failed, progress.in_flight, p50_s)
+        )
 
     def _show(self, text: str) -> None:
         self._status.update(f"{self._head}: {text}")

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.draft import SATURATED_CPU, SATURATED_LAG_MS, Draft, first_cached_tokens, mismatches
+from harness.draft import SATURATED_CPU, SATURATED_LAG_MS, SATURATED_LATE_MS, Draft, first_cached_tokens, mismatches
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
@@ -21,7 +21,7 @@ from harness.load.record import RequestRecord, Status, read_records, write_recor
 from harness.load.runner import LoadResult
 from harness.store import Mismatch, Outcome, Step, TrialRecord
 from harness.telemetry import MetricsSnapshot
-from scenarios.plan import Phase
+from scenarios.plan import Phase, Plan
 from tests.support.recordings import recorded
 
 SETTING = Setting(hicache=True, hicache_size=60, page_size=64, extra={"schedule-policy": "lpm"})
@@ -100,7 +100,7 @@ def load(
         started_at_utc="2026-11-30T08:00:00.000+00:00",
         stopped=stopped,
         counts=(PhaseCounts(phase=Phase.COUNTED, ok=len(records), not_played=not_played),),
-        client=client,
+        clients=(HEALTHY, client),
         locust_requests=len(records),
         locust_version="2",
         python_version="3",
@@ -110,7 +110,7 @@ def load(
 
 def draft() -> Draft:
     """Begin a trial."""
-    return Draft(Watch(), number=7, purpose="confirm", setting=SETTING, seed=11)
+    return Draft(Watch(), number=7, purpose="confirm", setting=SETTING, plan=Plan("chat", 11, 1, ()))
 
 
 def verdict(result: LoadResult) -> TrialRecord:
@@ -135,6 +135,7 @@ def test_a_good_load_is_measured(folder: Path) -> None:
     [
         (HEALTHY.model_copy(update={"cpu_fraction": 0.95}), "busy for 95% of the time; the client was the bottleneck"),
         (HEALTHY.model_copy(update={"lag_p99_ms": 80.0}), "late by 80 ms (P99); the client was the bottleneck"),
+        (HEALTHY.model_copy(update={"late_p99_ms": 70.0}), "70 ms later than scheduled (P99); the client was the bott"),
     ],
 )
 def test_a_client_that_was_the_bottleneck(client: ClientHealth, said: str, folder: Path) -> None:
@@ -143,11 +144,19 @@ def test_a_client_that_was_the_bottleneck(client: ClientHealth, said: str, folde
         record = verdict(load(folder, client=client, stopped=stopped))
         assert (record.outcome, record.failure, record.usable) == (Outcome.INVALID, None, False)
         assert said in record.reason
+        assert "--load-processes" in record.reason
 
 
 def test_a_client_at_the_limit_is_still_good(folder: Path) -> None:
     """The limits themselves are allowed."""
-    client = ClientHealth(cpu_fraction=SATURATED_CPU, lag_p99_ms=SATURATED_LAG_MS, lag_max_ms=900, gc_pause_ms=0)
+    client = ClientHealth(
+        cpu_fraction=SATURATED_CPU,
+        lag_p99_ms=SATURATED_LAG_MS,
+        lag_max_ms=900,
+        gc_pause_ms=0,
+        late_p99_ms=SATURATED_LATE_MS,
+        late_max_ms=900,
+    )
     assert verdict(load(folder, client=client)).outcome is Outcome.MEASURED
 
 
@@ -192,6 +201,25 @@ def test_a_load_whose_latency_only_grew(folder: Path) -> None:
     record = verdict(load(folder, [request(n, ttft_s=0.1 * 1.05**n) for n in range(90)]))
     assert (record.outcome, record.usable) == (Outcome.NOT_SUSTAINABLE, False)
     assert record.reason == "time to first token only grew during the load"
+
+
+def test_a_load_that_was_stopped_as_it_diverged(folder: Path) -> None:
+    """What was seen while it ran stands, also when the part that was played does not show it."""
+    requests = [*(request(n) for n in range(9)), request(9, status=Status.CUT)]
+    record = verdict(load(folder, requests, stopped=Stopped.DIVERGED, not_played=5))
+    assert (record.outcome, record.usable) == (Outcome.NOT_SUSTAINABLE, False)
+    assert record.reason == ("time to first token only grew: the load was stopped with 6 counted requests unanswered")
+    assert record.summary is not None
+    assert record.summary.diverges
+
+
+def test_a_load_that_was_stopped_as_it_missed_its_level(folder: Path) -> None:
+    """Half a load has no P99 to compare; that it diverged is not said."""
+    record = verdict(load(folder, stopped=Stopped.SLO_MISSED, not_played=5))
+    assert (record.outcome, record.usable) == (Outcome.NOT_SUSTAINABLE, False)
+    assert "the P99 could not meet it any more: the load was stopped with 5 counted requests" in record.reason
+    assert record.summary is not None
+    assert not record.summary.diverges
 
 
 def test_a_load_without_an_answer(folder: Path) -> None:
@@ -260,7 +288,7 @@ def test_a_trial_that_never_came_to_its_load() -> None:
 def test_steps_are_timed_and_shown_also_when_they_fail() -> None:
     """Each step is told when it begins and when it ends, however it ends."""
     watch = Watch()
-    begun = Draft(watch, number=7, purpose="search", setting=SETTING, seed=1)
+    begun = Draft(watch, number=7, purpose="search", setting=SETTING, plan=Plan("chat", 1, 1, ()))
     with begun.step("launch"):
         pass
     with pytest.raises(ZeroDivisionError), begun.step("ready"):

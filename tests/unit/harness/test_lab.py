@@ -61,6 +61,16 @@ def test_the_plan_of_a_seed_is_written_once(tmp_path: Path) -> None:
     assert (first.model, first.limit_s, first.absent_cache_means_zero) == ("m", 30, True)
 
 
+def test_a_load_is_played_as_the_study_says(tmp_path: Path) -> None:
+    """By one process and to its end, unless more or a service level are asked for."""
+    bench = lab(tmp_path)
+    plain = bench.load_job("http://127.0.0.1:1", PLAN, tmp_path)
+    assert (plain.processes, plain.session_header, plain.slo_ttft_s, plain.stop_when_diverging) == (1, None, None, True)
+    bench.load_processes, bench.session_header, bench.slo_ttft_s = 3, "X-SMG-Routing-Key", 2.0
+    asked = bench.load_job("http://127.0.0.1:1", PLAN, tmp_path)
+    assert (asked.processes, asked.session_header, asked.slo_ttft_s) == (3, "X-SMG-Routing-Key", 2.0)
+
+
 def test_a_plan_that_was_cut_off_does_not_pass_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill in the middle of the write leaves no file that later trials would take for the plan."""
 

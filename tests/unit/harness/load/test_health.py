@@ -27,3 +27,17 @@ def test_a_load_that_never_slept_has_no_lag() -> None:
     monitor = HealthMonitor()
     monitor.start()
     assert monitor.report().lag_max_ms == 0
+
+
+def test_how_late_requests_were_sent() -> None:
+    """P99 and the worst of all that found their user idle; without any it is unknown, not zero."""
+    monitor = HealthMonitor()
+    monitor.start()
+    for late_ms in (*range(100), 500):
+        monitor.sent(late_ms * 1_000_000)
+    health = monitor.report()
+    assert (health.late_p99_ms, health.late_max_ms) == (99.0, 500.0)
+    silent = HealthMonitor()
+    silent.start()
+    report = silent.report()
+    assert (report.late_p99_ms, report.late_max_ms) == (None, None)

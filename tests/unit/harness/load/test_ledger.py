@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+from harness.load.exchange import Exchange
 from harness.load.job import Stopped
 from harness.load.ledger import Ledger
 from harness.load.record import RequestRecord, Status
+from harness.load.reply import Reply
+from harness.load.report import Answered, Report, Waiting
 from scenarios.plan import Phase, Session
 from tests.support.loads import chat_session, plan_of
 
@@ -55,15 +60,58 @@ def test_only_refusals_in_a_row_lose_the_engine() -> None:
 
 
 def test_every_turn_of_the_plan_is_accounted_for() -> None:
-    """Each turn is ok, failed, timed out, cut or not played, by phase."""
+    """Each turn is ok, failed, timed out, cut, cancelled or not played, by phase."""
     counted, filler = chat_session("c", 6), chat_session("f", 2, phase=Phase.FILLER)
     ledger = ledger_of(counted, filler)
-    for status in (Status.OK, Status.OK, Status.FAILED, Status.TIMEOUT, Status.CUT):
+    for status in Status:
         ledger.add(record(counted, status, 5_000_000))
     ledger.add(record(filler, Status.CUT))
     by_phase = {counts.phase: counts for counts in ledger.counts()}
-    assert [by_phase[Phase.COUNTED].of(status) for status in Status] == [2, 1, 1, 1]
+    assert [by_phase[Phase.COUNTED].of(status) for status in Status] == [1] * len(Status)
     assert (by_phase[Phase.COUNTED].sent, by_phase[Phase.COUNTED].not_played) == (5, 1)
     assert (by_phase[Phase.FILLER].sent, by_phase[Phase.FILLER].not_played) == (1, 1)
-    progress = ledger.progress()
-    assert (progress.done, progress.of, progress.failed, progress.ttft_p50_ms) == (5, 6, 2, 5.0)
+    report = ledger.report()
+    assert (report.done, report.failed) == (5, 2)
+
+
+def exchange(session: Session, scheduled_ns: int) -> Exchange:
+    """Make a request in flight."""
+    return Exchange(session, 0, scheduled_ns, scheduled_ns, Reply())
+
+
+def test_a_report_tells_first_tokens_once_and_who_still_waits() -> None:
+    """A first token is told while its reply still runs, or after its end; never twice, and of counted turns only."""
+    counted, filler = chat_session("c", 4), chat_session("f", phase=Phase.FILLER)
+    ledger = ledger_of(counted, filler)
+    quick, running, silent, failed = (exchange(counted, at_ns) for at_ns in (10, 20, 30, 40))
+    for request in (quick, running, silent, failed, exchange(filler, 50)):
+        ledger.begin(request)
+    for request in (quick, running):
+        request.reply.delta_times_ns.append(100)
+    for request in (quick, failed):
+        ledger.end(request)
+    first, second = ledger.report(), ledger.report()
+    assert {(a.scheduled_ns, a.ttft_ns) for a in first.answered} == {(10, 90), (20, 80)}
+    assert [w.scheduled_ns for w in first.waiting] == [w.scheduled_ns for w in second.waiting] == [30]
+    assert list(second.answered) == []
+    ledger.end(running)
+    assert list(ledger.report().answered) == []
+
+
+def test_a_share_goes_on_until_it_is_told() -> None:
+    """Others may still have counted sessions when this share has none left."""
+    counted, filler = chat_session("c"), chat_session("f", phase=Phase.FILLER)
+    ledger = Ledger(plan_of(counted, filler), refusals_before_lost=3, is_whole=False)
+    ledger.take()
+    ledger.end_session(counted)
+    assert (ledger.stopped, ledger.counted_left, ledger.take()) == (None, 0, filler)
+    ledger.stop(Stopped.COMPLETE)
+    assert ledger.stopped is Stopped.COMPLETE
+
+
+def test_a_report_survives_its_message() -> None:
+    """What one process packs in plain values is what another unpacks."""
+    whole = Report(3, 1, 2, 9, 4, Stopped.ENGINE_LOST, [Answered(1, 2, 3)], [Waiting(4, 5)])
+    assert Report.unpacked(json.loads(json.dumps(whole.packed()))) == whole
+    running = Report(answered=[], waiting=[])
+    assert Report.unpacked(running.packed()) == running

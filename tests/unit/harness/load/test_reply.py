@@ -15,6 +15,11 @@ from harness.load.sse import SseReader
 from tests.support.cases import expected, socket_reads
 
 MS = 1_000_000
+FRAGMENTS = [
+    *(b"data: ", b"data:", b"\n", b"\n\n", b"\r\n", b": ping\n", b"[DONE]", b"null", b"1e999", b"[]", b"{}", b"\xff"),
+    *(b'{"choices":', b'[{"delta":', b'{"content":"x"}', b"}]}", b'{"error":', b'"bad"}', b'{"usage":{}}', b"NaN"),
+    *(b'{"text":"a","output_ids":[1],"meta_info":', b'{"completion_tokens":1}}'),
+]
 
 
 def replay(number: str) -> ChatReply:
@@ -129,6 +134,54 @@ def test_when_a_reply_is_whole(events: list[Any], problem: str | None) -> None:
     """A reply needs a token and either its finish reason or its end mark; anything else is a failure with a reason."""
     got = feed(ChatReply(), *events).problem()
     assert got is None if problem is None else problem in (got or "")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "text"),
+    [
+        ([{"reasoning_content": "hm"}, {"reasoning_content": " so"}], ""),
+        ([{"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": ""}}]}], ""),
+        ([{"content": "one two three"}, {"content": " four five"}], "one two three four five"),
+    ],
+    ids=["reasoning only", "tool call only", "several tokens a chunk"],
+)
+def test_streams_without_plain_tokens_are_whole(deltas: list[dict[str, Any]], text: str) -> None:
+    """Reasoning alone, a tool call alone and deltas of several tokens are replies; the engine's count of tokens stands."""
+    end = [chat({}, "stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 5}}, "[DONE]"]
+    reply = feed(ChatReply(), chat({"role": "assistant", "content": ""}), *map(chat, deltas), *end)
+    assert reply.problem() is None
+    assert (reply.text, len(reply.delta_times_ns), reply.output_tokens) == (text, len(deltas), 5)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"choices": [{"delta": {"content": "x"}, "logprobs": NaN}]}',
+        '{"choices": [{"delta": {"content": "\\ud83d"}}]}',
+        '{"choices": [{"delta": {"content": "x"}}], "seed": 123456789012345678901234567890}',
+    ],
+    ids=["NaN", "half a surrogate pair", "a large number"],
+)
+def test_what_only_a_lenient_reader_takes_is_a_token(event: str) -> None:
+    """Servers in Python write what strict JSON has not."""
+    assert feed(ChatReply(), event).delta_times_ns == [MS]
+
+
+@pytest.mark.parametrize("event", ["[" * 100_000, '{"a":' * 100_000, "nul", "\ud83d", "{" + '"a":1,' * 10])
+def test_what_nobody_can_read_is_a_failure(event: str) -> None:
+    """Endless nesting and broken JSON fail the request and nothing else."""
+    assert "not JSON" in (feed(ChatReply(), event).problem() or "")
+
+
+@given(st.binary() | st.lists(st.sampled_from(FRAGMENTS)).map(b"".join), st.integers(min_value=1, max_value=9))
+def test_any_bytes_of_a_stream_are_survived(stream: bytes, size: int) -> None:
+    """Bytes of any kind, in reads of any size, through reader and reply: each of the two APIs ends with a verdict."""
+    for reply in (ChatReply(), GenerateReply()):
+        reader = SseReader()
+        for start in range(0, len(stream), size):
+            for event in reader.feed(stream[start : start + size]):
+                reply.feed(event, start)
+        assert reply.problem() is None or reply.problem()
 
 
 def test_nothing_is_taken_after_the_end() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
@@ -62,14 +64,52 @@ def test_an_unfinished_event_is_dropped_and_told() -> None:
     assert not reader.close()
 
 
-def test_a_huge_event_is_read_in_linear_time() -> None:
-    """An event of 1 MiB in small reads keeps each piece once: no piece is scanned or copied again before its end."""
+def test_a_huge_event_comes_out_whole() -> None:
+    """An event of 1 MiB, in small reads and in one."""
+    huge = b"x" * (1 << 20)
     reader = SseReader()
     reader.feed(b"data: ")
-    for _ in range(1 << 14):
-        assert reader.feed(b"x" * 64) == []
-    assert len(reader._line) == (1 << 14) + 1
-    assert reader.feed(b"\n\n") == ["x" * (1 << 20)]
+    assert [event for start in range(0, len(huge), 64) for event in reader.feed(huge[start : start + 64])] == []
+    assert reader.feed(b"\n\n") == [huge.decode()]
+    assert reader.feed(b"data: " + huge + b"\n\n") == [huge.decode()]
+
+
+@pytest.mark.parametrize(
+    "piece", [b"x" * 64, b"data: x\n", b": ping\r\n", b"data: x\n\n", b"\r", b"\xff", b"data: x\n\ndat"]
+)
+def test_work_is_linear_in_size(piece: bytes) -> None:
+    """Twice the reads are twice the steps, whether they end lines, events or nothing."""
+    small, large = steps_for(piece, 500), steps_for(piece, 1000)
+    assert large <= 2 * small
+
+
+def test_a_piece_is_kept_once_until_its_line_ends() -> None:
+    """What the steps don't show: no step copies or scans what came before."""
+    reader = SseReader()
+    pieces = [b"data: "] + [b"x" * 64] * 1000
+    for piece in pieces:
+        reader.feed(piece)
+    assert reader._line == pieces
+
+
+def steps_for(piece: bytes, reads: int) -> int:
+    """Count the lines of Python that reading `piece` so often takes."""
+    steps = 0
+
+    def trace(_frame: FrameType, _event: str, _arg: object) -> object:
+        nonlocal steps
+        steps += 1
+        return trace
+
+    reader, before = SseReader(), sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for _ in range(reads):
+            reader.feed(piece)
+        reader.close()
+    finally:
+        sys.settrace(before)
+    return steps
 
 
 line_end = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -103,6 +143,37 @@ def test_any_split_gives_the_same_events(made: tuple[bytes, list[str]], cuts: li
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]
     assert read_all(*pieces) == events
+
+
+@given(streams(), st.data())
+def test_reads_that_end_with_lines_give_the_same_events(made: tuple[bytes, list[str]], data: st.DataObject) -> None:
+    """Reads of whole lines and whole events, which have a short cut of their own, change nothing either."""
+    stream, events = made
+    lines = stream.splitlines(keepends=True)
+    cuts = [data.draw(st.booleans()) for _ in lines]
+    pieces = [b""]
+    for line, cut in zip(lines, cuts, strict=True):
+        pieces[-1] += line
+        if cut:
+            pieces.append(b"")
+    assert read_all(b": first\n", *pieces) == events
+
+
+near_events = st.lists(
+    st.sampled_from(
+        [b"data: ", b"data:", b"data", b"\n\n", b"\n", b"\r", b"\r\n", b": x", b"x", b"\xe6\xbd\xae", b"\xe6", b" "]
+    )
+)
+
+
+@given(near_events)
+@example([b"data: ", b"x", b"\r", b"x", b"\n\n"])
+@example([b"data: ", b"x", b"\n", b"x", b"\n\n"])
+@example([b"data: ", b"x", b"\r", b"data: ", b"x", b"\n\n", b"\n"])
+def test_the_short_cut_agrees_with_the_rules(parts: list[bytes]) -> None:
+    """Anything near an event means the same in one read, which may take the short cut, as byte by byte, which can't."""
+    stream = b"".join(parts)
+    assert read_all(b"\n", stream) == read_all(b"\n", *(bytes([byte]) for byte in stream))
 
 
 @given(st.binary(), st.integers(min_value=0))
