@@ -10,7 +10,10 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from harness.engine.effective import differences
 from harness.engine.failure import Failure, FailureKind
+from harness.engine.handle import LaunchPlan
+from harness.engine.memory import DeviceRoom, MemoryForecast, SeenMemory, seen_memory
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
@@ -50,13 +53,15 @@ class Draft:
 
     def __init__(self, watch: Watch, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> None:
         self.setting = setting.canonical()
-        self.argv: tuple[str, ...] = ()
-        self.env: dict[str, str] = {}
+        self.launch = LaunchPlan(argv=())
         self._watch, self._number, self._purpose, self._plan = watch, number, purpose, plan
         self._started_at_utc = datetime.now(UTC).isoformat(timespec="seconds")
         self._steps: list[Step] = []
         self._hygiene: dict[str, Any] = {}
         self._effective: Effective | None = None
+        self._forecast: MemoryForecast | None = None
+        self._room: DeviceRoom | None = None
+        self._seen: SeenMemory | None = None
         self._load: LoadResult | None = None
         self._summary: Summary | None = None
         self._cache: CacheDelta | None = None
@@ -91,7 +96,10 @@ class Draft:
             device_pool_tokens=server_info.get("max_total_num_tokens"),
             host_pool_tokens=None,
             launch_phases_s=phases_s,
-            mismatches=tuple(mismatches(self.setting, server_info)),
+            mismatches=tuple(
+                Mismatch(flag=found.flag, asked=found.asked, got=found.got)
+                for found in differences(self.setting, server_info)
+            ),
         )
 
     def flushed(self, tries: int) -> None:
@@ -113,13 +121,26 @@ class Draft:
 
     def counted(self, before: MetricsSnapshot, after: MetricsSnapshot, spec: EngineSpec) -> None:
         """Keep what the engine's counters did over the load."""
-        self._cache = CacheDelta.between(before, after, Ranks(tp_size=spec.tp_size))
+        ranks = Ranks(tp_size=spec.tp_size, dp_size=spec.dp_size, dp_attention=spec.dp_attention)
+        self._cache = CacheDelta.between(before, after, ranks)
         if self._effective:
             host_pool_tokens = self._cache.at_end.host_total_tokens
             self._effective = self._effective.model_copy(update={"host_pool_tokens": host_pool_tokens})
+            self._seen = seen_memory(
+                self.setting,
+                spec,
+                device_pool_tokens=self._effective.device_pool_tokens,
+                host_pool_tokens=host_pool_tokens,
+                room=self._room,
+                least_free_bytes=self._headroom.device_bytes if self._headroom else None,
+            )
 
-    def stopped(self, proof: StopProof) -> None:
-        """Keep the proof that nothing of the engine is left."""
+    def expected(self, forecast: MemoryForecast, room: DeviceRoom | None) -> None:
+        """Keep what memory the setting was predicted to take, and what the device had before the launch."""
+        self._forecast, self._room = forecast, room
+
+    def stopped(self, proof: StopProof | None) -> None:
+        """Keep the proof that nothing of the engine is left; None for an engine that is not ours to stop."""
         self._hygiene["stop"] = proof
 
     def memory_back(self, is_back: bool | None) -> None:
@@ -150,11 +171,13 @@ class Draft:
             outcome=outcome,
             reason=reason,
             failure=self._failure,
-            argv=self.argv,
-            env=self.env,
+            argv=self.launch.argv,
+            env=dict(self.launch.env),
             started_at_utc=self._started_at_utc,
             steps=tuple(self._steps),
             effective=self._effective,
+            forecast=self._forecast,
+            seen=self._seen,
             summary=self._summary,
             cache=self._cache,
             headroom=self._headroom,
@@ -226,11 +249,3 @@ def first_cached_tokens(records: pd.DataFrame) -> int | None:
     """
     early = records[records["sent_ns"] < records["first_token_ns"].min()]["cached_tokens"].dropna()
     return int(early.min()) if len(early) else None
-
-
-def mismatches(setting: Setting, server_info: dict[str, Any]) -> Iterator[Mismatch]:
-    """Yield the flags that the engine runs with another value than was asked for."""
-    for flag, asked in setting.values():
-        got = server_info.get(flag.replace("-", "_"), asked)
-        if got != asked and str(got) != str(asked):
-            yield Mismatch(flag=f"--{flag}", asked=str(asked), got=str(got))

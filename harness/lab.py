@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.draft import Watch
 from harness.engine.client import EngineClient
+from harness.engine.handle import Launcher
+from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
+from harness.engine.memory import DeviceRoom, Learned
 from harness.engine.preflight import HostRoom
 from harness.engine.spec import EngineSpec
 from harness.load.job import ApiName, LoadJob
@@ -24,7 +27,7 @@ MEMORY_BACK_LIMIT_S = 30.0
 
 @dataclass
 class Lab:
-    """The place where trials run. `device_pool_bytes` is learned from the trials themselves."""
+    """The place where trials run. `learned` grows with the trials themselves."""
 
     root: Path
     spec: EngineSpec
@@ -35,7 +38,10 @@ class Lab:
     load_limit_s: float
     warm_up_tokens: int
     device: Nvml | NvmlUnavailable
-    device_pool_bytes: int | None = None
+    learned: Learned = field(default_factory=Learned)
+    """How far predictions of memory were off so far."""
+    launcher: Launcher | None = None
+    """How an engine is started; None starts a process of this machine."""
     load_processes: int = 1
     session_header: str | None = None
     """A header by which a router in front of the engines keeps a session on one of them."""
@@ -47,10 +53,15 @@ class Lab:
         """The record of what runs now."""
         return Ledger(self.root / "running.json")
 
+    @property
+    def starts(self) -> Launcher:
+        """How an engine is started."""
+        return self.launcher or ProcessLauncher(self.spec)
+
     @contextmanager
-    def client(self, port: int) -> Iterator[EngineClient]:
-        """Open a control client to the engine on `port`."""
-        client = EngineClient(f"http://{self.spec.host}:{port}")
+    def client(self, base_url: str) -> Iterator[EngineClient]:
+        """Open a control client to the engine at `base_url`."""
+        client = EngineClient(base_url)
         try:
             yield client
         finally:
@@ -91,6 +102,13 @@ class Lab:
     def devices_name(self) -> str:
         """Name what the engine computes on: the UUIDs of its GPUs, or `cpu`."""
         return "+".join(gpu.uuid for gpu in self.device.devices) if isinstance(self.device, Nvml) else self.spec.device
+
+    def device_room(self) -> DeviceRoom | None:
+        """Read size and free memory of the fullest device in use; None without NVML."""
+        reading = self.device.read()
+        if isinstance(reading, Unavailable):
+            return None
+        return DeviceRoom(min(gpu.total_bytes for gpu in reading.gpus), reading.free_bytes)
 
     def device_free_bytes(self) -> int | None:
         """Read the free memory of the fullest device in use; None without NVML."""

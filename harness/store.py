@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.engine.failure import Blame, Failure
+from harness.engine.memory import MemoryForecast, SeenMemory
 from harness.engine.process import StopProof
 from harness.engine.setting import Setting
 from harness.errors import ConfigError, StoreError
@@ -109,6 +110,10 @@ class TrialRecord(StrictModel):
     started_at_utc: str
     steps: tuple[Step, ...] = ()
     effective: Effective | None = None
+    forecast: MemoryForecast | None = None
+    """What memory the setting was predicted to take; None when it was refused before."""
+    seen: SeenMemory | None = None
+    """What it took."""
     summary: Summary | None = None
     cache: CacheDelta | None = None
     headroom: Headroom | None = None

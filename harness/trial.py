@@ -15,8 +15,8 @@ from pathlib import Path
 from harness.draft import Draft
 from harness.engine.client import EngineClient
 from harness.engine.failure import EngineLost, LaunchFailed, classify
-from harness.engine.preflight import check_host_pool
-from harness.engine.process import EngineProcess, free_port
+from harness.engine.handle import EngineHandle
+from harness.engine.preflight import preflight
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
 from harness.errors import EngineUnreachable, Interrupted, LoadError, TelemetryError
@@ -37,18 +37,27 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
     draft = Draft(lab.watch, number=number, purpose=purpose, setting=setting, plan=plan)
     try:
         with draft.step("preflight"):
-            check_host_pool(
-                setting,
-                lab.spec,
-                lab.host_room,
-                device_pool_bytes=lab.device_pool_bytes,
-                should_stop=lab.should_stop,
+            room = lab.device_room()
+            draft.expected(
+                preflight(
+                    draft.setting,
+                    lab.spec,
+                    read_host=lab.host_room,
+                    device=room,
+                    learned=lab.learned,
+                    should_stop=lab.should_stop,
+                ),
+                room,
             )
-            idle_free_bytes = lab.device_free_bytes()
-        with _launched(lab, draft, folder) as engine, lab.client(engine.port) as client:
+        with _launched(lab, draft, folder) as engine, lab.client(draft.launch.base_url) as client:
             with draft.step("ready"):
                 phases = wait_ready(
-                    engine, client, lab.spec.ready, on_phase=draft.launching, should_stop=lab.should_stop
+                    engine,
+                    client,
+                    lab.spec.ready,
+                    on_phase=draft.launching,
+                    should_stop=lab.should_stop,
+                    log_tells_phases=draft.launch.log_tells_phases,
                 )
                 draft.ready(client.server_info(), phases)
                 engine.pin(lab.spec.engine_cpus)
@@ -62,7 +71,7 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
                 after = _drained(client, folder / "metrics_after.txt")
                 draft.counted(before, after, lab.spec)
         with draft.step("hygiene"):
-            draft.memory_back(lab.wait_device_memory_back(idle_free_bytes))
+            draft.memory_back(lab.wait_device_memory_back(room.free_bytes if room else None))
     except (LaunchFailed, EngineLost) as problem:
         draft.failed(problem.failure)
     except (LoadError, TelemetryError) as problem:
@@ -75,14 +84,17 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
 
 
 @contextmanager
-def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineProcess]:
+def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineHandle]:
     """Launch the engine, and stop it to the last process whatever happens in between."""
     with draft.step("launch"):
-        lab.ledger.end_orphans()  # an engine that outlived its stop would hold memory that this one needs
-        port = free_port(lab.spec.host)
-        draft.argv, draft.env = tuple(lab.spec.argv(draft.setting, port)), dict(lab.spec.env)
-        engine = EngineProcess.launch(
-            draft.argv, env=draft.env, port=port, log_path=folder / ENGINE_LOG_FILE, book=lab.ledger
+        lab.starts.end_orphans(lab.ledger)  # an engine that outlived its stop would hold memory that this one needs
+        draft.launch = lab.starts.plan(draft.setting)
+        engine = lab.starts.launch(
+            draft.launch,
+            draft.setting,
+            log_path=folder / ENGINE_LOG_FILE,
+            book=lab.ledger,
+            should_stop=lab.should_stop,
         )
     try:
         yield engine
@@ -93,7 +105,7 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineProcess]:
             draft.stopped(engine.stop(term_s=lab.stop_term_s(), must_hurry=lab.must_hurry))
 
 
-def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineProcess, client: EngineClient, plan: Plan) -> LoadResult:
+def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineHandle, client: EngineClient, plan: Plan) -> LoadResult:
     """Play the plan's sessions while telemetry watches; raise EngineLost when the engine dies under it."""
     with sampling(client.base_url, engine.pids, lab.device) as sampler:
         result = run_load(

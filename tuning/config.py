@@ -26,6 +26,7 @@ class Search(StrictModel):
     engine_python: Path | None = None
     model: str
     tp_size: int = Field(default=1, ge=1)
+    dp_size: int = Field(default=1, ge=1)
     engine_args: tuple[str, ...] = ()
     copy_gb_per_s: float | None = Field(default=None, gt=0)
     scenario: Scenario

@@ -32,9 +32,9 @@ def engine_spec(search: Search, effort: Effort) -> EngineSpec:
     check_model(search.model)
     ready = ReadyLimits(phase_s=effort.ready_timeout_s, total_s=3 * effort.ready_timeout_s)
     if search.engine == "cpu":
-        if search.tp_size != 1 or search.engine_python is not None:
+        if (search.tp_size, search.dp_size) != (1, 1) or search.engine_python is not None:
             raise ConfigError(
-                "--tp-size and --engine-python are not for --engine cpu, which runs on one core of its own"
+                "--tp-size, --dp-size and --engine-python are not for --engine cpu, which runs on one core of its own"
             )
         return _checked(
             _cpu(search.model, ready, search.copy_gb_per_s),
@@ -45,7 +45,8 @@ def engine_spec(search: Search, effort: Effort) -> EngineSpec:
         )
     if search.copy_gb_per_s is not None:
         raise ConfigError("--copy-limit is for --engine cpu; a GPU's copies are as fast as they are")
-    spec = replace(_local(search.model, search.engine_python), tp_size=search.tp_size, ready=ready)
+    local = _local(search.model, search.engine_python)
+    spec = replace(local, tp_size=search.tp_size, dp_size=search.dp_size, ready=ready)
     return _checked(spec, search.engine_args, platform="cuda", space=search.space)
 
 

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from harness.draft import Watch
 from harness.engine.failure import Blame
-from harness.engine.preflight import kv_bytes_per_token, read_model_config
 from harness.engine.setting import Setting
 from harness.errors import EngineError
 from harness.lab import Lab
@@ -62,14 +61,14 @@ class Searcher:
     def run(self) -> Verdict:
         """Search, confirm, decide. Raises EngineError when no launch can work until the user corrects something."""
         with alone(self.lab.root, self.lab.devices_name):
-            self.lab.ledger.end_orphans()
+            self.lab.starts.end_orphans(self.lab.ledger)
             self.records = read_trials(self.lab.root)
             self.study.settle()
             effort = self.effort
             self.budget = Budget(effort.trials, effort.budget_s, effort.confirm_trials)
             for record in self.records:
                 self.budget.spent(record.duration_s)
-                self._learn_pool(record)
+                self._learn_memory(record)
             self._search()
             self._confirm()
             return self.verdict()
@@ -135,7 +134,7 @@ class Searcher:
         record = self.measure(self.lab, number=number, purpose=purpose, setting=setting, plan=self._plan(seed))
         self.records.append(record)
         self.budget.spent(record.duration_s)
-        self._learn_pool(record)
+        self._learn_memory(record)
         self.watch.trial_ends(record, feasible=self.objective.feasible(record), best=self._best())
         return record
 
@@ -155,12 +154,10 @@ class Searcher:
         feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
         return min(feasible, key=lambda record: record.p99_s, default=None)
 
-    def _learn_pool(self, record: TrialRecord) -> None:
-        """Learn the size of the device pool, from which preflight predicts the host pool of a ratio."""
-        per_token = kv_bytes_per_token(read_model_config(self.lab.spec.model))
-        if per_token and record.effective and record.effective.device_pool_tokens:
-            pool_bytes = record.effective.device_pool_tokens * per_token
-            self.lab.device_pool_bytes = max(pool_bytes, self.lab.device_pool_bytes or 0)
+    def _learn_memory(self, record: TrialRecord) -> None:
+        """Learn how far the prediction of its memory was off, and the size of its pools."""
+        if record.forecast is not None and record.seen is not None:
+            self.lab.learned.learn(record.forecast, record.seen)
 
     def _check_baseline(self, record: TrialRecord) -> None:
         """Raise EngineError when the user must mend something first; the engine's last lines say what."""

@@ -7,6 +7,7 @@ once, so that two proposals which give the same server are recognised as one set
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import optuna
@@ -50,6 +51,13 @@ class Dimension(StrictModel):
             words = {True: "on", False: "off"}
             return ",".join(words[c] if isinstance(c, bool) else str(c) for c in self.choices)
         return f"{self.low:g}:{self.high:g}:{self.step:g}"
+
+    @property
+    def ends(self) -> tuple[Choice, ...]:
+        """The values whose check tells for all: every choice, or both ends of a range."""
+        if self.choices or self.low is None or self.high is None:
+            return self.choices
+        return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
     @property
     def whole(self) -> bool:
@@ -103,8 +111,11 @@ class Ranges(StrictModel):
     transfer: str | None = None
     page_size: str | None = None
 
-    def space(self) -> Space:
-        """Build the space; raise ConfigError that names the flag at fault."""
+    def space(self, further: Sequence[str] = ()) -> Space:
+        """Build the space; raise ConfigError that names the flag at fault.
+
+        `further` are engine flags to search besides, each as `NAME=VALUES`, such as `schedule-policy=fcfs,lpm`.
+        """
         switch = _choices("hicache", self.hicache, ("off", "on"))
         dimensions = [Dimension(name="hicache", choices=tuple(word == "on" for word in switch))]
         if self.mem_fraction_static:
@@ -124,6 +135,8 @@ class Ranges(StrictModel):
             dimensions.append(Dimension(name="hicache_write_policy", choices=policies, needs_hicache=True))
         if self.transfer:
             dimensions.append(Dimension(name="transfer", choices=_transfers(self.transfer), needs_hicache=True))
+        dimensions += map(_further, further)
+        _refuse_twice([dimension.name for dimension in dimensions])
         return Space(dimensions=tuple(dimensions))
 
 
@@ -145,6 +158,40 @@ DEFAULT_RANGES: dict[Engine, Ranges] = {
         page_size="16,32",
     ),
 }
+
+
+def _further(text: str) -> Dimension:
+    """Read one further engine flag to search, as NAME=VALUES; a switch is searched over `off,on`."""
+    name, separator, values = text.removeprefix("--").partition("=")
+    if not separator or not name or not values:
+        raise ConfigError(f"--search {text}: give NAME=VALUES, such as schedule-policy=fcfs,lpm")
+    if name in ("hicache-io-backend", "hicache-mem-layout"):
+        raise ConfigError(
+            f"--search {text}: io backend and layout are searched as a pair; give --transfer IO_BACKEND/MEM_LAYOUT"
+        )
+    if name == "enable-hierarchical-cache" or name.replace("-", "_") in Setting.model_fields:
+        own = "--hicache" if name == "enable-hierarchical-cache" else f"--{name}"
+        raise ConfigError(f"--search {text}: {own} is a flag of its own here; give {own} {values}")
+    needs_hicache = name.startswith("hicache-")
+    words = tuple(dict.fromkeys(word.strip() for word in values.split(",")))
+    if set(words) <= {"off", "on"}:
+        return Dimension(name=name, choices=tuple(word == "on" for word in words), needs_hicache=needs_hicache)
+    if ":" in values or all(map(_is_number, words)):
+        return _numbers(name, values, step=1, needs_hicache=needs_hicache)
+    return Dimension(name=name, choices=words, needs_hicache=needs_hicache)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _refuse_twice(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--search {name}: it is given twice; give all its values at once")
 
 
 def _numbers(name: str, text: str, *, step: float, needs_hicache: bool = False) -> Dimension:
@@ -179,7 +226,7 @@ def _finite(text: str) -> float:
 
 def _check_values(name: str, values: tuple[float, ...], *, where: str) -> None:
     """Raise ConfigError now for a value that no setting can have, not when it is proposed in the middle of a search."""
-    for value in values:
+    for value in values if name in Setting.model_fields else ():
         Setting.parse({"hicache": True, name: value}, where=where)
 
 

@@ -7,7 +7,7 @@ loses nothing: `settle` reconciles the two when the study is opened again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,16 @@ class Proposal:
 class Study:
     """Proposes settings and learns from records."""
 
-    def __init__(self, path: Path, *, space: Space, objective: Objective, seed: int) -> None:
-        self._path, self._space, self._objective = path, space, objective
+    def __init__(
+        self,
+        path: Path,
+        *,
+        space: Space,
+        objective: Objective,
+        seed: int,
+        canonical: Callable[[Setting], Setting] = Setting.canonical,
+    ) -> None:
+        self._path, self._space, self._objective, self._canonical = path, space, objective, canonical
         with self._storage():
             storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
             self._study = optuna.create_study(storage=storage, study_name="hicache-tune", load_if_exists=True)
@@ -79,7 +87,7 @@ class Study:
         with self._storage():
             for _ in range(MAX_DUPLICATES):
                 trial = self._study.ask()
-                setting = self._space.propose(trial)
+                setting = self._canonical(self._space.propose(trial))
                 trial.set_user_attr(SETTING, setting.label)
                 known = measured.get(setting.key)
                 if known is None:

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.engine.failure import Failure, FailureKind, LaunchFailed
-from harness.engine.setting import DEFAULT_RATIO, Setting
+from harness.engine.memory import DeviceRoom, Learned, MemoryForecast, forecast, host_pool_bytes
+from harness.engine.model_shape import kv_bytes_per_token, read_model_config
+from harness.engine.process import GRPC_OFFSET, port_is_free
+from harness.engine.refusals import refusals
+from harness.engine.setting import Setting
 from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
+from harness.engine.surroundings import Surroundings
 from harness.errors import ConfigError, Interrupted
+
+__all__ = [
+    "DeviceRoom",
+    "HostRoom",
+    "check_device",
+    "check_host_pool",
+    "check_model",
+    "check_port",
+    "check_rules",
+    "check_storage",
+    "host_pool_bytes",
+    "kv_bytes_per_token",
+    "preflight",
+    "read_model_config",
+]
 
 BUSY_LIMIT_S = 60.0
 """How long memory that others hold is waited for: the engine of the last trial may still be giving its own back."""
 HOST_KEEP_FREE = 0.2
 """Share of the host's memory that we leave free whatever SGLang allows (safety rule of design.md)."""
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+WEIGHTS_SURE = 0.95
+"""A share that is smaller than this much of the weights is too small, however the formulas are off."""
+LAST_PORT = 65_535
+STORAGE_FOLDER_VARIABLE, STORAGE_FOLDER = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", Path("/tmp/hicache")  # noqa: S108
+"""Where SGLang's `file` backend keeps its pages: its own variable and its own default."""
+STORAGE_LEAST_BYTES = 20 * 10**9
+DISK_KEEP_FREE = 0.05
 
 
 @dataclass(frozen=True)
 class HostRoom:
-    """Host memory that a launch can count on, in bytes."""
+    """Host memory that a launch can count on, in bytes. Swap is no room: the pool is pinned, and others would swap."""
 
     available_bytes: int
     total_bytes: int
@@ -45,6 +70,71 @@ class HostRoom:
         return max(int(HOST_KEEP_FREE * self.total_bytes), self.reserve_bytes)
 
 
+def preflight(
+    setting: Setting,
+    spec: EngineSpec,
+    *,
+    read_host: Callable[[], HostRoom],
+    device: DeviceRoom | None,
+    learned: Learned,
+    should_stop: Callable[[], bool] = lambda: False,
+    busy_limit_s: float = BUSY_LIMIT_S,
+) -> MemoryForecast:
+    """Predict what `setting` takes; raise LaunchFailed when it cannot work, and nothing is launched.
+
+    `device` is the fullest device before the launch, None without NVML. The forecast belongs into the trial's record;
+    of an engine elsewhere it says nothing, and only the rules of its flags are checked.
+    """
+    check_rules(setting, spec)
+    if not spec.here:
+        return MemoryForecast()
+    expected = forecast(setting, spec, device, learned)
+    if device is not None:
+        check_device(expected, device)
+    check_host_pool(
+        setting,
+        spec,
+        read_host,
+        device_pool_bytes=expected.device_pool_bytes,
+        should_stop=should_stop,
+        busy_limit_s=busy_limit_s,
+    )
+    return expected
+
+
+def check_rules(setting: Setting, spec: EngineSpec) -> None:
+    """Raise LaunchFailed when SGLang would refuse the flags of `setting` together."""
+    for said in refusals(setting, spec.around):
+        raise LaunchFailed(Failure(FailureKind.BAD_FLAG, f"{said}; nothing was launched", None))
+
+
+def check_device(expected: MemoryForecast, room: DeviceRoom) -> None:
+    """Raise LaunchFailed when the weights do not leave room for KV, or the peak is more than the device has.
+
+    Only what is sure is refused: the peak less its error, which shrinks as the study learns.
+    """
+    device = expected.device
+    if device is None:
+        return
+    share = device.mem_fraction_static * room.free_bytes
+    if WEIGHTS_SURE * device.weights_bytes >= share:
+        said = (
+            f"the weights take {device.weights_bytes / 1e9:.1f} GB of each device, and --mem-fraction-static "
+            f"{device.mem_fraction_static:g} gives them and the KV pool {share / 1e9:.1f} GB; nothing was launched"
+        )
+        raise LaunchFailed(Failure(FailureKind.KV_POOL_TOO_SMALL, said, None))
+    if expected.device_peak_bytes is None or expected.device_peak_error_bytes is None:
+        return
+    if expected.device_peak_bytes - expected.device_peak_error_bytes > room.free_bytes:
+        said = (
+            f"the device would need {expected.device_peak_bytes / 1e9:.1f} GB (+-"
+            f"{expected.device_peak_error_bytes / 1e9:.1f}) under load and has {room.free_bytes / 1e9:.1f} GB free: "
+            f"weights {device.weights_bytes / 1e9:.1f}, KV {device.kv_pool_bytes / 1e9:.1f}, graphs and activations "
+            f"{(device.graphs_bytes + device.activations_bytes) / 1e9:.1f}; nothing was launched"
+        )
+        raise LaunchFailed(Failure(FailureKind.GPU_OOM_UNDER_LOAD, said, None))
+
+
 def check_host_pool(
     setting: Setting,
     spec: EngineSpec,
@@ -56,16 +146,16 @@ def check_host_pool(
 ) -> None:
     """Raise LaunchFailed when the host pool of `setting` cannot fit; unknown sizes pass.
 
-    `device_pool_bytes` is the largest KV pool seen so far over all ranks, from which a ratio's size follows. A pool
-    that would fit if others did not hold memory is waited for, and then is not the setting's fault.
+    `device_pool_bytes` is the KV pool over all ranks, from which a ratio's size follows. A pool that would fit if
+    others did not hold memory is waited for, and then is not the setting's fault.
     """
-    needed = host_pool_bytes(setting, spec.tp_size, device_pool_bytes=device_pool_bytes)
+    needed = host_pool_bytes(setting, spec.ranks, device_pool_bytes=device_pool_bytes)
     if not needed:
         return
     deadline = time.monotonic() + busy_limit_s
     while needed > (room := read_room()).for_host_pool_bytes:
         said = (
-            f"a host pool of {needed / 1e9:.1f} GB over {spec.tp_size} rank(s) does not fit: "
+            f"a host pool of {needed / 1e9:.1f} GB over {spec.ranks} rank(s) does not fit: "
             f"{room.for_host_pool_bytes / 1e9:.1f} GB of {room.total_bytes / 1e9:.1f} GB can be given away "
             "with 20 % kept free; nothing was launched"
         )
@@ -78,33 +168,42 @@ def check_host_pool(
         time.sleep(1.0)
 
 
-def host_pool_bytes(setting: Setting, ranks: int, *, device_pool_bytes: int | None) -> int | None:
-    """Predict the host memory that the pool takes over all ranks; None when it is not known yet."""
-    if not setting.hicache:
-        return 0
-    if setting.hicache_size is not None:
-        return int(setting.hicache_size * 1e9) * ranks
-    if device_pool_bytes is None:
-        return None
-    return int((setting.hicache_ratio or DEFAULT_RATIO) * device_pool_bytes)
+def check_port(port: int, host: str, around: Surroundings) -> None:
+    """Raise ConfigError when the engine could not listen on `port`: SGLang notices only after it has loaded.
 
-
-def kv_bytes_per_token(config: dict[str, Any], dtype: str | None = None) -> int | None:
-    """Compute the KV bytes of one token over all ranks from a model's config.json (MHA and GQA); None if unknown.
-
-    Formula: 2 (K and V) x layers x KV heads x head size x bytes of the dtype.
+    0.5.15 derives its gRPC port by adding 10,000, and refuses to start when that is no port.
     """
-    try:
-        heads = config["num_attention_heads"]
-        head_dim = config.get("head_dim") or config["hidden_size"] // heads
-        kv_heads = config.get("num_key_value_heads") or heads
-        layers = config["num_hidden_layers"]
-        width = DTYPE_BYTES[dtype or config.get("torch_dtype") or config["dtype"]]
-        if "kv_lora_rank" in config:  # MLA keeps a latent instead of heads
-            return int(layers * (config["kv_lora_rank"] + config["qk_rope_head_dim"]) * width)
-        return int(2 * layers * kv_heads * head_dim * width)
-    except (KeyError, TypeError, ZeroDivisionError):
-        return None
+    if not 1 <= port <= LAST_PORT:
+        raise ConfigError(f"port {port}: no such port; give one from 1 to {LAST_PORT}")
+    if not port_is_free(port, host):
+        raise ConfigError(f"port {port} of {host} cannot be bound; end what listens there, or give another port")
+    if around.is_late:
+        return
+    derived = port + GRPC_OFFSET
+    if derived > LAST_PORT:
+        raise ConfigError(
+            f"port {port}: SGLang derives its gRPC port {derived} from it, which is no port; "
+            f"give one up to {LAST_PORT - GRPC_OFFSET}"
+        )
+    if not port_is_free(derived, host):
+        raise ConfigError(
+            f"port {derived} of {host}, which SGLang derives from {port} for gRPC, cannot be bound; give another port"
+        )
+
+
+def check_storage(around: Surroundings, env: Mapping[str, str], *, needed_bytes: int = STORAGE_LEAST_BYTES) -> None:
+    """Raise ConfigError when the disk below the `file` storage tier has too little room for `needed_bytes`."""
+    if around.fixed.get("hicache-storage-backend") != "file":
+        return
+    folder = Path(env.get(STORAGE_FOLDER_VARIABLE) or STORAGE_FOLDER)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    disk = shutil.disk_usage(existing)
+    free = max(0, disk.free - int(DISK_KEEP_FREE * disk.total))
+    if needed_bytes > free:
+        raise ConfigError(
+            f"--hicache-storage-backend file: {folder} has {free / 1e9:.1f} GB to give away and "
+            f"{needed_bytes / 1e9:.1f} GB are needed; free space or name another folder in {STORAGE_FOLDER_VARIABLE}"
+        )
 
 
 def check_model(model: str) -> None:
@@ -119,16 +218,3 @@ def check_model(model: str) -> None:
         )
     if not (path / "config.json").is_file():
         raise ConfigError(f"--model {model}: no config.json in it; give the folder that holds the model's files")
-
-
-def read_model_config(model: str) -> dict[str, Any]:
-    """Read config.json of a local model folder; empty for a hub name."""
-    path = Path(model).expanduser() / "config.json"
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot be read ({problem.strerror}); allow it or choose another --model") from None
-    except (ValueError, TypeError) as problem:
-        raise ConfigError(f"{path}: not a JSON object ({problem}); mend or download it again") from None

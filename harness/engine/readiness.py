@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from harness.engine.client import EngineClient
 from harness.engine.failure import Failure, FailureKind, LaunchFailed, classify, last_lines
-from harness.engine.process import EngineProcess
+from harness.engine.handle import EngineHandle
 from harness.engine.spec import ReadyLimits
 from harness.errors import Interrupted
 
@@ -49,14 +49,17 @@ def phase_of(log_text: str) -> LaunchPhase:
 
 
 def wait_ready(
-    engine: EngineProcess,
+    engine: EngineHandle,
     client: EngineClient,
     limits: ReadyLimits,
     *,
     on_phase: Callable[[LaunchPhase], None],
     should_stop: Callable[[], bool],
+    log_tells_phases: bool = True,
 ) -> dict[str, float]:
     """Wait until the engine serves; return the seconds spent in each phase.
+
+    Without a log of its own (`log_tells_phases`) only what it answers counts.
 
     Raises LaunchFailed with its class when the engine dies or stays in one phase for longer than `limits`.
     """
@@ -69,7 +72,8 @@ def wait_ready(
         if engine.exit_code is not None:
             raise LaunchFailed(classify(engine.log_text, engine.exit_code))
         now = time.monotonic()
-        if (reached := phase_of(engine.log_text)) is not phase:
+        reached = phase_of(engine.log_text) if log_tells_phases else LaunchPhase.UP
+        if reached is not phase:
             spent[phase.value] = round(now - entered, 3)
             phase, entered = reached, now
             on_phase(phase)

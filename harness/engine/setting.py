@@ -1,8 +1,7 @@
 """A setting: one point of the search space, in the engine's own words.
 
-SGLang silently rewrites some combinations of flags. `canonical` applies the same rewrites first, so that two
-flag sets which give the same server are one setting. Rules: SGLang 0.5.15 `server_args.py:5381-5433`,
-0.5.23 `arg_groups/hicache_hook.py:176-256`.
+SGLang silently rewrites some combinations of flags. `canonical` applies the same rewrites first
+(`harness.engine.rewrites`), so that two flag sets which give the same server are one setting.
 """
 
 from __future__ import annotations
@@ -14,14 +13,18 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from harness.engine.rewrites import RATIO, canonical_transfer, rewritten
+from harness.engine.surroundings import FlagValue, Surroundings
 from scenarios.strict import StrictModel
 
 WritePolicy = Literal["write_through", "write_through_selective", "write_back"]
 IoBackend = Literal["kernel", "direct"]
 MemLayout = Literal["layer_first", "page_first", "page_first_direct", "page_head"]
-FlagValue = bool | int | float | str
 
-DEFAULT_RATIO = 2.0
+DEFAULT_RATIO = RATIO["cache"]
+PLAIN = Surroundings()
+
+__all__ = ["DEFAULT_RATIO", "FlagValue", "IoBackend", "MemLayout", "Setting", "WritePolicy", "canonical_transfer"]
 
 
 class Setting(StrictModel):
@@ -54,24 +57,12 @@ class Setting(StrictModel):
             )
         return self
 
-    def canonical(self) -> Self:
-        """Return the setting that SGLang would really run: equal servers give equal settings."""
-        if not self.hicache:
-            unused = {name: None for name in type(self).model_fields if name.startswith("hicache_")}
-            extra = {name: value for name, value in self.extra.items() if not name.startswith("hicache-")}
-            return self.model_copy(update={**unused, "extra": extra})
-        ratio = self.hicache_ratio
-        if ratio is None and self.hicache_size is None:
-            ratio = DEFAULT_RATIO
-        io_backend, layout = canonical_transfer(self.hicache_io_backend, self.hicache_mem_layout)
-        return self.model_copy(
-            update={
-                "hicache_ratio": ratio,
-                "hicache_write_policy": self.hicache_write_policy or "write_through",
-                "hicache_io_backend": io_backend,
-                "hicache_mem_layout": layout,
-            }
-        )
+    def canonical(self, around: Surroundings = PLAIN) -> Setting:
+        """Return the setting that SGLang would really run `around` what is the same for all settings.
+
+        Equal servers give equal settings. It is stable: the canonical form of a canonical setting is itself.
+        """
+        return rewritten(self, around)
 
     def flags(self) -> Iterator[str]:
         """Yield the engine's command-line flags of this setting."""
@@ -116,13 +107,3 @@ class Setting(StrictModel):
             words.append(f"page {self.page_size}")
         words += [f"{name} {value}" for name, value in sorted(self.extra.items())]
         return ", ".join(words)
-
-
-def canonical_transfer(io_backend: IoBackend | None, layout: MemLayout | None) -> tuple[IoBackend, MemLayout]:
-    """Return the pair of io backend and memory layout that SGLang would really use."""
-    io_backend, layout = io_backend or "kernel", layout or "page_first"
-    if layout == "page_first_direct" and io_backend == "kernel":
-        return "direct", "page_first_direct"
-    if layout == "page_first" and io_backend == "direct":
-        return "direct", "page_first_direct"
-    return io_backend, layout

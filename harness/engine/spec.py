@@ -7,8 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from harness.engine.setting import Setting
+from harness.engine.model_shape import kv_bytes_per_token
+from harness.engine.setting import PLAIN, Setting
+from harness.engine.surroundings import FlagValue, Surroundings
 from harness.errors import EngineMissing
 
 MEASURING_FLAGS = ("--enable-metrics", "--enable-cache-report")
@@ -38,6 +41,15 @@ class EngineSpec:
     device: str = "cuda"
     """`cuda` or `cpu`; the CPU engine makes no claim on transfer cost (design rule 14)."""
     tp_size: int = 1
+    dp_size: int = 1
+    around: Surroundings = PLAIN
+    """What decides, besides a setting, what SGLang makes of its flags."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The model's config.json; empty when it is not at hand, as for a hub name."""
+    here: bool = True
+    """Whether it runs on this machine, whose memory is looked at before a launch."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know of the flags before a search begins."""
     host: str = "127.0.0.1"
     engine_cpus: tuple[int, ...] = ()
     """Cores that the engine is pinned to once it is ready; empty leaves it to the system."""
@@ -48,13 +60,55 @@ class EngineSpec:
     """Host memory that this SGLang keeps free."""
     ready: ReadyLimits = ReadyLimits()
 
+    @property
+    def dp_attention(self) -> bool:
+        """Whether the copies of the attention share the GPUs of one tensor-parallel group."""
+        return self.around.fixed.get("enable-dp-attention") is True
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a launch takes."""
+        return self.tp_size if self.dp_attention else self.tp_size * self.dp_size
+
+    @property
+    def ranks(self) -> int:
+        """How many processes make pools of their own, each of the size that is given: one on each GPU."""
+        return self.gpus
+
+    @property
+    def attention_ranks(self) -> int:
+        """Over how many GPUs the KV heads of one token are spread."""
+        return max(1, self.tp_size // self.dp_size) if self.dp_attention else self.tp_size
+
+    def canonical(self, setting: Setting) -> Setting:
+        """Return the setting that this engine would really run."""
+        return setting.canonical(self.around)
+
+    def kv_bytes_per_token(self) -> int | None:
+        """Return the KV bytes of one token over the GPUs that share it; None when the model does not tell."""
+        return kv_bytes_per_token(
+            self.config,
+            self._fixed_text("dtype"),
+            kv_dtype=self._fixed_text("kv-cache-dtype"),
+            ranks=self.attention_ranks,
+        )
+
+    def _fixed_text(self, name: str) -> str:
+        value: FlagValue | None = self.around.fixed.get(name)
+        return "auto" if value is None else str(value)
+
     def argv(self, setting: Setting, port: int) -> list[str]:
         """Build the launch command of `setting`: a list, never a shell string."""
         fixed = [flag for flag in MEASURING_FLAGS if flag not in self.base_flags]
-        tensor_parallel = ["--tp-size", str(self.tp_size)] if self.tp_size > 1 else []
+        spread = [
+            word
+            for flag, size in (("--tp-size", self.tp_size), ("--dp-size", self.dp_size))
+            if size > 1
+            for word in (flag, str(size))
+        ]
         address = ["--host", self.host, "--port", str(port)]
         head = [str(self.python), "-m", "sglang.launch_server", "--model-path", self.model]
-        return [*head, *address, *fixed, *tensor_parallel, *self.base_flags, *setting.flags()]
+        return [*head, *address, *fixed, *spread, *self.base_flags, *setting.flags()]
 
 
 def find_local_engine(python: Path | None = None) -> tuple[Path, str]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.engine.attach import running_setting
+from harness.engine.attach import attached_spec, running_setting
 from harness.engine.effective import differences, not_told, told_memory
 from harness.engine.flag_meanings import FLAGS_THAT_MATTER
 from harness.engine.flag_source import shipped
 from harness.engine.setting import Setting
+from tests.support.models import model_config
 from tests.support.recordings import DATA
 
 pytestmark = pytest.mark.contract
@@ -96,6 +97,16 @@ def test_the_setting_of_a_running_engine() -> None:
     assert running == WRITE_THROUGH.canonical().model_copy(update={"page_size": 1})
     assert running_setting(info("h200-0.5.15-off")) == Setting(mem_fraction_static=0.22, page_size=1)
     assert list(differences(running, info("h200-0.5.15-wt60"))) == []
+
+
+def test_an_attached_engine_describes_itself(tmp_path: Path) -> None:
+    """Version, ranks and device come from the engine, the rest from the model's folder where there is one."""
+    (tmp_path / "config.json").write_text(json.dumps(model_config("qwen2-7b")))
+    spec = attached_spec(info("h200-0.5.15-wt60"), str(tmp_path))
+    assert (spec.sglang_version, spec.around.version, spec.device, spec.ranks) == ("0.5.15", (0, 5, 15), "cuda", 1)
+    assert (spec.here, spec.around.architecture, spec.kv_bytes_per_token()) == (False, "Qwen2ForCausalLM", 57_344)
+    spread = attached_spec({"version": "0.5.23", "tp_size": 4, "dp_size": 2, "enable_dp_attention": True}, "Org/Name")
+    assert (spread.ranks, spread.attention_ranks, spread.around.is_late) == (4, 2, True)
 
 
 def test_memory_as_the_h200_told_it() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+from harness.engine.memory import MemoryForecast, SeenMemory
 from harness.engine.setting import Setting
 from harness.lab import Lab
-from harness.store import Effective, Purpose, Step, TrialRecord, folder_of, write_trial
+from harness.store import Purpose, Step, TrialRecord, folder_of, write_trial
 from scenarios.plan import Plan
 from tests.support.trials import base_ttft_s, measured, write_requests
 
@@ -25,13 +26,16 @@ class SimulatedEngine:
         self.trial_s: dict[Purpose, float] = {"search": TRIAL_S, "confirm": TRIAL_S}
         self.slower_s: dict[str, float] = {}
         """What the trials of a setting take longer, by its key."""
-        self.effective: Effective | None = None
+        self.seen: SeenMemory | None = None
+        """What each trial took."""
 
     def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
         """Measure, write the record, and let the time pass."""
         self.asked.append((purpose, setting, plan.seed))
         waiting = self.answers[setting.key]
-        found = waiting.popleft() if waiting else measured(setting, p99_s(setting), effective=self.effective)
+        memory = {"forecast": MemoryForecast(), "seen": self.seen}
+        simulated = measured(setting, p99_s(setting)).model_copy(update=memory)
+        found = waiting.popleft() if waiting else simulated
         seconds = self.trial_s[purpose] + self.slower_s.get(setting.key, 0.0)
         steps = (Step(name="load", seconds=seconds),)
         record = found.model_copy(update={"number": number, "purpose": purpose, "seed": plan.seed, "steps": steps})

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.setting import Setting
 from harness.load.record import RequestRecord, Status, write_records
+from harness.metrics import Latency
 from harness.statistics import Floats
 from harness.store import REQUESTS_FILE, Outcome, Step, TrialRecord, folder_of
-from harness.summary import Latency, Summary
+from harness.summary import Summary
 from harness.telemetry import Headroom
 from scenarios.plan import Phase
 

@@ -54,8 +54,10 @@ def opened(
 
     `planned` trials are announced. Raises ConfigError for a study under other conditions.
     """
+    for warning in spec.warnings:
+        console.print(f"[yellow]note:[/] {escape(warning)}")
     objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
-    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.tp_size if spec.device == "cuda" else None)
+    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.gpus if spec.device == "cuda" else None)
     if any(constraint.metric == "headroom.device" for constraint in objective.constraints):
         required(device)
     tokenizer = PromptTokenizer.load(wanted.model)

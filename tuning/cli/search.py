@@ -47,7 +47,13 @@ def _search(
     with opened(console, options, wanted, spec, root, planned=effort.trials) as study:
         searcher = Searcher(
             lab=study.lab,
-            study=Study(root / "study.db", space=wanted.space, objective=study.objective, seed=wanted.seed),
+            study=Study(
+                root / "study.db",
+                space=wanted.space,
+                objective=study.objective,
+                seed=wanted.seed,
+                canonical=spec.canonical,
+            ),
             objective=study.objective,
             effort=effort,
             watch=study.watch,

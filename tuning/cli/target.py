@@ -59,6 +59,9 @@ class StudyOptions:
         ),
     ] = ()
     tp_size: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_1, help="GPUs that the model is split over.")] = 1
+    dp_size: Annotated[
+        int, Parameter(group=WHAT, validator=AT_LEAST_1, help="Copies of the model, each on --tp-size GPUs.")
+    ] = 1
     copy_limit: Annotated[
         float | None,
         Parameter(
@@ -104,6 +107,15 @@ class StudyOptions:
         str | None, Parameter(group=SPACE, help="Pairs IO_BACKEND/MEM_LAYOUT, such as kernel/page_first.")
     ] = None
     page_size: Annotated[str | None, Parameter(group=SPACE, help="--page-size.")] = None
+    search_flag: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=SPACE,
+            name="--search",
+            negative="",
+            help="Further engine flag to search, as --search schedule-policy=fcfs,lpm; may be repeated.",
+        ),
+    ] = ()
 
     load_processes: Annotated[
         int,
@@ -131,7 +143,7 @@ class StudyOptions:
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in constraints:
             Constraint.parse(text)
-        space = self._ranges().space()
+        space = self._ranges().space(self.search_flag)
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
@@ -146,6 +158,7 @@ class StudyOptions:
                 "engine_python": self.engine_python,
                 "model": model,
                 "tp_size": self.tp_size,
+                "dp_size": self.dp_size,
                 "engine_args": self.engine_arg,
                 "copy_gb_per_s": self.copy_limit,
                 "scenario": scenario,

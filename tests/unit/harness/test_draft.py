@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.draft import SATURATED_CPU, SATURATED_LAG_MS, SATURATED_LATE_MS, Draft, first_cached_tokens, mismatches
+from harness.draft import SATURATED_CPU, SATURATED_LAG_MS, SATURATED_LATE_MS, Draft, first_cached_tokens
 from harness.engine.failure import Failure, FailureKind
+from harness.engine.handle import LaunchPlan
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
@@ -308,7 +309,7 @@ def test_steps_are_timed_and_shown_also_when_they_fail() -> None:
 def test_what_was_seen_is_in_the_record(folder: Path) -> None:
     """Pools, phases, counters and the proofs of hygiene find their places; the host pool comes from the counters."""
     begun = draft()
-    begun.argv, begun.env = ("python",), {"A": "b"}
+    begun.launch = LaunchPlan(argv=("python",), env={"A": "b"})
     begun.ready({"max_total_num_tokens": 6144, "page_size": 1}, {"imports": 9.0})
     begun.flushed(3)
     begun.loaded(load(folder))
@@ -327,28 +328,3 @@ def test_what_was_seen_is_in_the_record(folder: Path) -> None:
     assert record.effective.launch_phases_s == {"imports": 9.0}
     assert record.effective.mismatches == (Mismatch(flag="--page-size", asked="64", got="1"),)
     assert (record.hygiene.flush_tries, record.hygiene.stop) == (3, StopProof(-15, 0, 0, True))
-
-
-@pytest.mark.parametrize(
-    ("info", "expected"),
-    [
-        ({}, []),
-        ({"enable_hierarchical_cache": True, "hicache_size": 60, "page_size": 64, "schedule_policy": "lpm"}, []),
-        ({"hicache_size": "60", "page_size": 64.0}, []),
-        ({"enable_hierarchical_cache": False}, [("--enable-hierarchical-cache", "True", "False")]),
-        ({"hicache_size": 0}, [("--hicache-size", "60", "0")]),
-        ({"page_size": None}, [("--page-size", "64", "None")]),
-        ({"schedule_policy": "fcfs", "other": 1}, [("--schedule-policy", "lpm", "fcfs")]),
-    ],
-)
-def test_flags_that_the_engine_did_not_take(info: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
-    """Values are compared, not their types; a flag that the engine does not show is believed."""
-    found = [(m.flag, m.asked, m.got) for m in mismatches(SETTING, info)]
-    assert found == expected
-
-
-def test_a_flag_asked_to_be_off() -> None:
-    """False is no flag on the command line, so an engine that has it on is told."""
-    setting = Setting(extra={"disable-overlap-schedule": False})
-    assert list(mismatches(setting, {"disable_overlap_schedule": False})) == []
-    assert [m.got for m in mismatches(setting, {"disable_overlap_schedule": True})] == ["True"]

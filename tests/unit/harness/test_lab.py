@@ -88,10 +88,10 @@ def test_a_plan_that_was_cut_off_does_not_pass_for_one(tmp_path: Path, monkeypat
 
 
 def test_a_client_is_closed_after_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client points at the engine's port and gives its connections back, whatever happens."""
+    """The client points at the engine and gives its connections back, whatever happens."""
     closed = []
     monkeypatch.setattr(EngineClient, "close", lambda self: closed.append(self.base_url))
-    with pytest.raises(ZeroDivisionError), lab(tmp_path).client(31000):
+    with pytest.raises(ZeroDivisionError), lab(tmp_path).client("http://127.0.0.1:31000"):
         raise ZeroDivisionError
     assert closed == ["http://127.0.0.1:31000"]
 

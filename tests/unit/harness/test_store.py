@@ -11,6 +11,7 @@ import pytest
 
 from harness import store
 from harness.engine.failure import Failure, FailureKind
+from harness.engine.memory import DeviceForecast, MemoryForecast, SeenMemory
 from harness.engine.process import StopProof
 from harness.engine.setting import Setting
 from harness.errors import StoreError
@@ -93,6 +94,22 @@ def full_record(folder: Path) -> TrialRecord:
             launch_phases_s={"imports": 15.25, "kv pool": 0.5},
             mismatches=(Mismatch(flag="--page-size", asked="64", got="1"),),
         ),
+        forecast=MemoryForecast(
+            device=DeviceForecast(
+                weights_bytes=1,
+                kv_pool_bytes=2,
+                graphs_bytes=3,
+                activations_bytes=4,
+                kv_bytes_per_token=5,
+                mem_fraction_static=0.88,
+                ranks=2,
+            ),
+            device_peak_bytes=6,
+            device_peak_error_bytes=7,
+            device_pool_bytes=8,
+            host_pool_bytes=9,
+        ),
+        seen=SeenMemory(device_peak_bytes=1, device_pool_bytes=2, host_pool_bytes=3),
         summary=a_summary(folder),
         cache=CacheDelta.between(before, after),
         headroom=Headroom(5, 6, 7, "lost", "no /proc"),

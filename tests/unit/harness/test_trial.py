@@ -62,9 +62,9 @@ class FakeLab(Lab):
     room: HostRoom = HostRoom(200 * 10**9, 200 * 10**9)  # noqa: RUF009 - frozen
 
     @contextmanager
-    def client(self, port: int) -> Iterator[EngineClient]:
+    def client(self, base_url: str) -> Iterator[EngineClient]:
         """Open the impatient client."""
-        client = Impatient(f"http://127.0.0.1:{port}")
+        client = Impatient(base_url)
         yield client
         client.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from scenarios import load_scenario
+from scenarios.model import Synthetic
 from scripts.gpu import archive as archive_module
 from scripts.gpu import check, memory, window
 from scripts.gpu.archive import archive_study
@@ -166,6 +167,7 @@ def test_host_with_an_old_package_is_told_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_brief_scenarios_have_enough_requests_for_a_p99(name: str) -> None:
     """The least number of turns is drawn rarely; the mean gives 500 requests."""
     scenario = load_scenario(str(Path(window.__file__).with_name(f"{name}.yaml")))
+    assert isinstance(scenario, Synthetic)
     turns = scenario.turns.model_dump()
     assert scenario.sessions.counted * (turns["min"] + turns["max"]) / 2 >= 500
 

@@ -11,13 +11,38 @@ from hypothesis import strategies as st
 
 from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
+from harness.metrics import Breakdown, Latency, MetricName
 from harness.store import TrialRecord
 from scenarios.errors import ConfigError
-from tests.support.trials import GIB, failed, interrupted, measured, not_sustainable
+from tests.support.trials import GIB, failed, interrupted, measured, not_sustainable, summary
 from tuning.objective import LAUNCHED, METRICS, Constraint, Objective
 
 ON = Setting(hicache=True)
 ERRORS, HOST, P50 = "errors <= 1%", "headroom.host >= 1GiB", "ttft.p50 <= 200 ms"
+
+
+def latency(p99_s: float, **others: float) -> Latency:
+    """Make a latency whose other quantiles are a fifth of its P99 unless they are given."""
+    names = ("p50_s", "p90_s", "p95_s", "p999_s", "max_s")
+    return Latency(count=600, p99_s=p99_s, **(dict.fromkeys(names, p99_s / 5) | others))
+
+
+DETAILED = summary(1.0).model_copy(
+    update={
+        "steady": latency(1.8, p95_s=1.5, p999_s=1.9),
+        "metrics": {
+            MetricName.TTFT: Breakdown(
+                overall=latency(1.8),
+                by_turn={"10+": latency(1.0)},
+                by_tier={"host": latency(0.7)},
+                by_prompt={"4k-8k": latency(0.8)},
+            ),
+            MetricName.ITL: Breakdown(overall=latency(0.09)),
+            MetricName.E2E: Breakdown(overall=latency(9.0, max_s=10.0)),
+        },
+    }
+)
+"""The summary of a load with figures of several groups, and no TPOT."""
 
 
 def objective(*texts: str) -> Objective:
@@ -76,9 +101,51 @@ def test_a_constraint_that_cannot_be_read_names_what_to_write(text: str, said: s
     assert str(refusal.value).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ttft.p999 <= 1s", 1.9),
+        ("ttft.p95 <= 1s", 1.5),
+        ("itl.p99 <= 80ms", 0.09),
+        ("e2e.max <= 9s", 10.0),
+        ("ttft.p99{tier=host} <= 1s", 0.7),
+        ("ttft.p50 { turn = 10+ } <= 1s", 0.2),
+        ("ttft.p99{prompt=4k-8k} <= 1s", 0.8),
+        ("ttft.p99{tier=storage} <= 1s", None),
+        ("tpot.p50 <= 1s", None),
+        ("tpot.p50{tier=host} <= 1s", None),
+    ],
+)
+def test_latencies_of_every_metric_and_group_may_be_bounded(text: str, value: float | None) -> None:
+    """The bound is held against the group's own figure; what the trial did not have is no violation."""
+    found, record = Constraint.parse(text), measured(ON, summary=DETAILED)
+    violation = found.violation(record)
+    assert violation == (None if value is None else pytest.approx((value - found.limit) / found.limit))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ttft.p99{tier=hots} <= 1s", "unknown tier `hots`; did you mean `host`?"),
+        ("ttft.p99{teir=host} <= 1s", "unknown group `teir`; did you mean `tier`?"),
+        ("ttft.p99{turn=11} <= 1s", "unknown turn `11`; did you mean"),
+        ("ttft.p99{prompt=4k-9k} <= 1s", "unknown prompt `4k-9k`; did you mean"),
+        ("errors{tier=host} <= 1%", "`errors` has no groups; leave {tier=host} out"),
+        ("ttft.p99{tier} <= 1s", "write METRIC <= LIMIT"),
+    ],
+)
+def test_a_group_that_does_not_exist_is_refused(text: str, said: str) -> None:
+    """A misspelt group would bound nothing."""
+    with pytest.raises(ConfigError) as refusal:
+        Constraint.parse(text)
+    assert str(refusal.value).startswith(f"constraint `{text}`: {said}")
+
+
 @given(
     st.text(max_size=30)
-    | st.from_regex(r"(errors|ttft\.p99) ?(<=|>=) ?[0-9.eE+-]{0,8} ?[a-zA-Z%]{0,3}", fullmatch=True)
+    | st.from_regex(
+        r"(errors|ttft\.p99)(\{(tier|turn)=[a-z0-9+]{1,5}\})? ?(<=|>=) ?[0-9.eE+-]{0,8} ?[a-zA-Z%]{0,3}", fullmatch=True
+    )
 )
 def test_any_text_is_a_constraint_or_a_clear_refusal(text: str) -> None:
     """Nothing that a user can type ends in another error, or in a limit that is no number."""

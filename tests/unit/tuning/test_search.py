@@ -11,10 +11,11 @@ import pytest
 from optuna.trial import TrialState
 
 from harness.engine.failure import FailureKind
+from harness.engine.memory import SeenMemory
 from harness.engine.setting import Setting
 from harness.errors import EngineError
 from harness.lab import Lab
-from harness.store import Effective, TrialRecord, read_trials
+from harness.store import TrialRecord, read_trials
 from scenarios.errors import ConfigError
 from tests.support.recordings import case_folder, expected
 from tests.support.simulated import TRIAL_S, p99_s
@@ -338,18 +339,12 @@ def test_a_default_that_a_setting_can_mend_does_not_stop_the_search(search: Sear
     assert len(search.engine.settings("search")) == 6
 
 
-def test_the_device_pool_is_learned_for_the_preflight(search: Search, tmp_path: Path) -> None:
-    """From its tokens and the model's shape follows what a ratio will take of the host."""
-    model = tmp_path / "model"
-    model.mkdir()
-    shape = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64, "num_hidden_layers": 3}
-    (model / "config.json").write_text(json.dumps(shape | {"torch_dtype": "bfloat16"}), encoding="utf-8")
-    search.model = str(model)
-    search.engine.effective = Effective(device_pool_tokens=1000, host_pool_tokens=None, launch_phases_s={})
+def test_memory_is_learned_for_the_preflight(search: Search) -> None:
+    """What the trials took is known to the next preflight, and again after a resume."""
+    search.engine.seen = SeenMemory(device_pool_bytes=1000)
     searcher = search.searcher(trials=2, confirm_rounds=0)
     searcher.run()
-    bytes_per_token = 2 * 3 * 2 * 16 * 2
-    assert searcher.lab.device_pool_bytes == 1000 * bytes_per_token
+    assert searcher.lab.learned.largest_pool_bytes == 1000
     resumed = search.searcher(trials=2, confirm_rounds=0)
     resumed.run()
-    assert resumed.lab.device_pool_bytes == 1000 * bytes_per_token
+    assert resumed.lab.learned.largest_pool_bytes == 1000

@@ -193,3 +193,72 @@ def test_a_space_survives_its_file() -> None:
         assert [list(map(type, d.choices)) for d in again.dimensions] == [
             list(map(type, d.choices)) for d in space.dimensions
         ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("schedule-policy=fcfs,lpm", Dimension(name="schedule-policy", choices=("fcfs", "lpm"))),
+        ("--schedule-policy=fcfs, lpm", Dimension(name="schedule-policy", choices=("fcfs", "lpm"))),
+        ("enable-mixed-chunk=off,on", Dimension(name="enable-mixed-chunk", choices=(False, True))),
+        ("enable-mixed-chunk=on", Dimension(name="enable-mixed-chunk", choices=(True,))),
+        ("chunked-prefill-size=2048,8192", Dimension(name="chunked-prefill-size", choices=(2048, 8192))),
+        ("max-running-requests=16:64:16", Dimension(name="max-running-requests", low=16, high=64, step=16)),
+        (
+            "schedule-conservativeness=0.5:1.5:0.25",
+            Dimension(name="schedule-conservativeness", low=0.5, high=1.5, step=0.25),
+        ),
+        (
+            "hicache-storage-prefetch-policy=best_effort,timeout",
+            Dimension(name="hicache-storage-prefetch-policy", choices=("best_effort", "timeout"), needs_hicache=True),
+        ),
+    ],
+)
+def test_further_flags_are_searched(text: str, expected: Dimension) -> None:
+    """Any engine flag can be searched: names, switches, numbers and ranges; those of HiCache only with it."""
+    dimensions = Ranges().space([text]).dimensions
+    assert dimensions[-1] == expected
+    assert expected.name not in Setting.model_fields
+
+
+def test_a_further_flag_reaches_the_command() -> None:
+    """What is proposed stands on the command line; a switch that is off does not."""
+    space = Ranges(hicache="off").space(["schedule-policy=fcfs,lpm", "enable-mixed-chunk=off,on"])
+    values = {"hicache": False, "schedule-policy": "lpm", "enable-mixed-chunk": True}
+    assert list(propose(space, **values).flags()) == ["--enable-mixed-chunk", "--schedule-policy", "lpm"]
+    assert list(propose(space, **{**values, "enable-mixed-chunk": False}).flags()) == ["--schedule-policy", "lpm"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["schedule-policy"], "give NAME=VALUES, such as schedule-policy=fcfs,lpm"),
+        (["=lpm"], "give NAME=VALUES"),
+        (["schedule-policy="], "give NAME=VALUES"),
+        (["page-size=16,32"], "--page-size is a flag of its own here; give --page-size 16,32"),
+        (["enable-hierarchical-cache=off,on"], "--hicache is a flag of its own here; give --hicache off,on"),
+        (["hicache-io-backend=direct"], "are searched as a pair; give --transfer IO_BACKEND/MEM_LAYOUT"),
+        (["schedule-policy=fcfs", "schedule-policy=lpm"], "--search schedule-policy: it is given twice"),
+        (["max-running-requests=64:16"], "LOW <= HIGH"),
+        (["max-running-requests=1:2:3:4"], "give LOW:HIGH or LOW:HIGH:STEP"),
+    ],
+)
+def test_further_flags_that_are_wrong(texts: list[str], said: str) -> None:
+    """What is no flag and values, or has a flag of its own here, is refused with what to give."""
+    with pytest.raises(ConfigError) as refused:
+        Ranges().space(texts)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "ends"),
+    [
+        (Dimension(name="a", choices=("x", "y")), ("x", "y")),
+        (Dimension(name="a", low=1, high=9, step=2), (1, 9)),
+        (Dimension(name="a", low=0.5, high=1.5, step=0.5), (0.5, 1.5)),
+    ],
+)
+def test_the_ends_of_a_dimension(dimension: Dimension, ends: tuple[Any, ...]) -> None:
+    """Every choice, or both ends of a range, whole where the range is."""
+    assert dimension.ends == ends
+    assert [type(end) for end in dimension.ends] == [type(end) for end in ends]

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.engine.failure import Blame, FailureKind, LaunchFailed
+from harness.engine.memory import DeviceForecast, DeviceRoom, Learned, MemoryForecast, SeenMemory
+from harness.engine.model_shape import kv_bytes_per_token, read_model_config
 from harness.engine.preflight import (
+    LAST_PORT,
     HostRoom,
+    check_device,
     check_host_pool,
     check_model,
+    check_port,
+    check_rules,
+    check_storage,
     host_pool_bytes,
-    kv_bytes_per_token,
-    read_model_config,
+    preflight,
 )
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
+from harness.engine.surroundings import Surroundings
 from harness.errors import ConfigError, Interrupted
+from tests.support.models import model_config
 
 GB, GIB = 10**9, 2**30
 QWEN2_7B = {
@@ -210,3 +222,173 @@ def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").symlink_to("config.json")
     with pytest.raises(ConfigError, match=r"config\.json: cannot be read \(.+\)"):
         read_model_config(str(tmp_path))
+
+
+LATE = Surroundings(version=(0, 5, 23))
+GPU_80 = DeviceRoom(80 * GIB, 80 * GIB)
+ROOMY = HostRoom(900 * GB, 1000 * GB)
+
+
+def llama(**more: Any) -> EngineSpec:
+    """Describe an engine with Llama 3 8B in bf16, whose weights are 16.06 GB."""
+    given = {"config": model_config("llama-3-8b"), "around": Surroundings(uses_mla=False), **more}
+    return EngineSpec(python=Path("python"), model="Org/Name", sglang_version="0.5.15", **given)
+
+
+def forecast_of(*, peak_gb: float, error_gb: float, fraction: float = 0.9) -> MemoryForecast:
+    """Make a forecast of a device with 16 GB of weights."""
+    device = DeviceForecast(
+        weights_bytes=16 * GB,
+        kv_pool_bytes=50 * GB,
+        graphs_bytes=GB,
+        activations_bytes=GB,
+        kv_bytes_per_token=131_072,
+        mem_fraction_static=fraction,
+    )
+    return MemoryForecast(
+        device=device, device_peak_bytes=round(peak_gb * GB), device_peak_error_bytes=round(error_gb * GB)
+    )
+
+
+def test_a_setting_that_fits_is_forecast() -> None:
+    """The forecast has both memories, for the record."""
+    setting = Setting(hicache=True, hicache_ratio=2, mem_fraction_static=0.5)
+    expected = preflight(setting, llama(), read_host=lambda: ROOMY, device=GPU_80, learned=Learned())
+    assert expected.device is not None
+    assert expected.device.weights_bytes == 16_060_522_496
+    assert expected.host_pool_bytes == 2 * expected.device.kv_pool_bytes
+    assert expected.device_peak_bytes == expected.device.peak_bytes
+    assert MemoryForecast.model_validate_json(expected.model_dump_json()) == expected
+
+
+def test_weights_that_do_not_fit_their_share() -> None:
+    """Case 35: a share that is too small costs no launch to be found."""
+    with pytest.raises(LaunchFailed) as refused:
+        preflight(Setting(mem_fraction_static=0.1), llama(), read_host=lambda: ROOMY, device=GPU_80, learned=Learned())
+    failure = refused.value.failure
+    assert (failure.kind, failure.blame) == (FailureKind.KV_POOL_TOO_SMALL, Blame.SETTING)
+    assert failure.said.startswith("the weights take 16.1 GB of each device, and --mem-fraction-static 0.1 gives them")
+
+
+def test_a_device_that_is_too_small() -> None:
+    """What is more than the device has, even at the least, is refused; what may fit is launched."""
+    room = DeviceRoom(80 * GB, 78 * GB)
+    check_device(forecast_of(peak_gb=80, error_gb=3), room)
+    check_device(forecast_of(peak_gb=78, error_gb=0), room)
+    check_device(MemoryForecast(), room)
+    with pytest.raises(LaunchFailed) as refused:
+        check_device(forecast_of(peak_gb=80, error_gb=1), room)
+    failure = refused.value.failure
+    assert (failure.kind, failure.blame) == (FailureKind.GPU_OOM_UNDER_LOAD, Blame.SETTING)
+    assert "80.0 GB (+-1.0) under load and has 78.0 GB free" in failure.said
+
+
+def test_a_study_learns_what_does_not_fit() -> None:
+    """A share of 0.97 is tried at first; after a trial that took more than predicted it is refused."""
+    setting, learned = Setting(mem_fraction_static=0.97), Learned()
+    engine = llama(around=Surroundings(fixed={"chunked-prefill-size": "2048"}, uses_mla=False))
+    preflight(setting, engine, read_host=lambda: ROOMY, device=GPU_80, learned=learned)
+    for fraction in (0.5, 0.7):
+        seen = preflight(
+            Setting(mem_fraction_static=fraction), engine, read_host=lambda: ROOMY, device=GPU_80, learned=learned
+        )
+        assert seen.device is not None
+        learned.learn(seen, SeenMemory(device_peak_bytes=seen.device.peak_bytes + 6 * GB))
+    with pytest.raises(LaunchFailed, match="under load"):
+        preflight(setting, engine, read_host=lambda: ROOMY, device=GPU_80, learned=learned)
+
+
+def test_the_host_pool_of_a_ratio_is_refused_before_anything_was_seen() -> None:
+    """The forecast of the device pool gives the host pool's size, so the first trial already knows."""
+    setting = Setting(hicache=True, hicache_ratio=4, mem_fraction_static=0.9)
+    host = HostRoom(120 * GB, 128 * GB)
+    with pytest.raises(LaunchFailed) as refused:
+        preflight(setting, llama(), read_host=lambda: host, device=GPU_80, learned=Learned())
+    assert refused.value.failure.kind is FailureKind.HOST_MEMORY_REFUSED
+    preflight(setting, llama(), read_host=lambda: host, device=None, learned=Learned())
+
+
+def test_flags_that_exclude_each_other_are_not_launched() -> None:
+    """SGLang would say so after its imports; the user is told which flags."""
+    engine = llama(around=Surroundings(fixed={"disable-radix-cache": True}))
+    check_rules(Setting(), engine)
+    with pytest.raises(LaunchFailed) as refused:
+        preflight(Setting(hicache=True), engine, read_host=lambda: ROOMY, device=None, learned=Learned())
+    assert refused.value.failure.kind is FailureKind.BAD_FLAG
+    assert refused.value.failure.said == ("HiCache and --disable-radix-cache exclude each other; nothing was launched")
+
+
+def test_the_memory_of_another_machine_is_not_looked_at() -> None:
+    """An attached engine's memory is elsewhere; its flags are checked all the same."""
+    engine = llama(here=False, around=Surroundings(fixed={"disable-radix-cache": True}))
+    small = HostRoom(GB, GB)
+    found = preflight(
+        Setting(mem_fraction_static=0.01), engine, read_host=lambda: small, device=GPU_80, learned=Learned()
+    )
+    assert found == MemoryForecast()
+    with pytest.raises(LaunchFailed, match="exclude each other"):
+        preflight(Setting(hicache=True), engine, read_host=lambda: small, device=None, learned=Learned())
+
+
+def test_ranks_of_both_kinds_count() -> None:
+    """Each data-parallel copy pins its own pools; data-parallel attention shares the GPUs and so the count."""
+    size = Setting(hicache=True, hicache_size=60)
+    copies = llama(tp_size=2, dp_size=2)
+    with pytest.raises(LaunchFailed, match=r"a host pool of 240\.0 GB over 4 rank\(s\)"):
+        check_host_pool(size, copies, lambda: HostRoom(128 * GB, 128 * GB), device_pool_bytes=None)
+    attention = llama(tp_size=4, dp_size=2, around=Surroundings(fixed={"enable-dp-attention": True}))
+    assert (attention.ranks, attention.gpus, attention.attention_ranks) == (4, 4, 2)
+    assert (copies.ranks, copies.gpus, copies.attention_ranks) == (4, 4, 2)
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """Hold a port that is below those whose derived port is none, until the test ends."""
+    for port in range(41_000, 41_400):
+        with socket.socket() as holder:
+            try:
+                holder.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            holder.listen()
+            yield port
+            return
+
+
+def test_a_port_that_is_held_is_named(taken: int) -> None:
+    """Case 39: SGLang would find out after the model is loaded."""
+    with pytest.raises(ConfigError, match=f"port {taken} of 127.0.0.1 cannot be bound; end what listens there"):
+        check_port(taken, "127.0.0.1", Surroundings())
+
+
+def test_the_derived_port_counts_too(taken: int) -> None:
+    """0.5.15 takes port + 10,000 for gRPC; 0.5.23 does not."""
+    base = taken - 10_000
+    with pytest.raises(ConfigError, match=f"port {taken} of 127.0.0.1, which SGLang derives from {base} for gRPC"):
+        check_port(base, "127.0.0.1", Surroundings())
+    check_port(base, "127.0.0.1", LATE)
+
+
+@pytest.mark.parametrize("port", [0, -1, LAST_PORT + 1])
+def test_what_is_no_port(port: int) -> None:
+    """A number outside of 1 to 65,535 is refused."""
+    with pytest.raises(ConfigError, match="no such port; give one from 1 to 65535"):
+        check_port(port, "127.0.0.1", LATE)
+
+
+def test_a_derived_port_that_is_none() -> None:
+    """Above 55,535 the derived port is no port."""
+    with pytest.raises(ConfigError, match="gRPC port 65536 from it, which is no port; give one up to 55535"):
+        check_port(55_536, "127.0.0.1", Surroundings())
+
+
+def test_disk_for_the_storage_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder need not exist yet; the disk below it keeps 5 % free."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=100 * GB, free=35 * GB))
+    around = Surroundings(fixed={"hicache-storage-backend": "file"})
+    env = {"SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR": str(tmp_path / "a" / "b")}
+    check_storage(around, env, needed_bytes=30 * GB)
+    with pytest.raises(ConfigError, match=r"a/b has 30\.0 GB to give away and 31\.0 GB are needed; free space or name"):
+        check_storage(around, env, needed_bytes=31 * GB)
+    check_storage(Surroundings(), env, needed_bytes=31 * GB)
+    check_storage(Surroundings(fixed={"hicache-storage-backend": "mooncake"}), env, needed_bytes=31 * GB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from harness.engine import spec as spec_module
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec, find_local_engine
+from harness.engine.surroundings import Surroundings
 from harness.errors import EngineMissing
+from tests.support.models import model_config
 
 
 def program(path: Path, text: str) -> Path:
@@ -36,6 +39,31 @@ def test_the_command_has_what_all_launches_share_and_the_setting_last() -> None:
         *("--enable-metrics", "--dtype", "float32"),
         *("--enable-hierarchical-cache", "--page-size", "16"),
     ]
+
+
+def test_copies_of_the_model_are_told() -> None:
+    """Data parallelism stands beside tensor parallelism."""
+    engine = EngineSpec(python=Path("p"), model="m", sglang_version="", tp_size=2, dp_size=4)
+    assert engine.argv(Setting(), 1)[11:15] == ["--tp-size", "2", "--dp-size", "4"]
+    assert (engine.gpus, engine.ranks, engine.attention_ranks) == (8, 8, 2)
+
+
+def test_a_setting_is_read_as_this_engine_runs_it() -> None:
+    """What is fixed for every launch, and the version, decide the canonical form."""
+    around = Surroundings(version=(0, 5, 23), fixed={"attention-backend": "hpc_ops"})
+    engine = EngineSpec(python=Path("p"), model="m", sglang_version="0.5.23", around=around)
+    assert engine.canonical(Setting(page_size=16)) == Setting(page_size=64)
+
+
+def test_kv_of_a_token_as_the_flags_have_it() -> None:
+    """The type of the KV is that of every launch; without a config nothing is known."""
+    config = model_config("llama-3-8b", torch_dtype="float32")
+    plain = EngineSpec(python=Path("p"), model="m", sglang_version="", config=config)
+    full = replace(plain, around=Surroundings(fixed={"dtype": "float32"}))
+    fp8 = replace(plain, around=Surroundings(fixed={"kv-cache-dtype": "fp8_e4m3"}))
+    found = [engine.kv_bytes_per_token() for engine in (plain, full, fp8, replace(plain, tp_size=2))]
+    assert found == [131_072, 262_144, 65_536, 131_072]
+    assert EngineSpec(python=Path("p"), model="m", sglang_version="").kv_bytes_per_token() is None
 
 
 def test_one_gpu_needs_no_flag() -> None:

@@ -146,7 +146,7 @@ def test_when_a_reply_is_whole(events: list[Any], problem: str | None) -> None:
     ids=["reasoning only", "tool call only", "several tokens a chunk"],
 )
 def test_streams_without_plain_tokens_are_whole(deltas: list[dict[str, Any]], text: str) -> None:
-    """Reasoning alone, a tool call alone and deltas of several tokens are replies; the engine's count of tokens stands."""
+    """Reasoning alone, a tool call alone and deltas of several tokens are replies; the engine counts the tokens."""
     end = [chat({}, "stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 5}}, "[DONE]"]
     reply = feed(ChatReply(), chat({"role": "assistant", "content": ""}), *map(chat, deltas), *end)
     assert reply.problem() is None

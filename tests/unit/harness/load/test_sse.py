@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -96,7 +97,7 @@ def steps_for(piece: bytes, reads: int) -> int:
     """Count the lines of Python that reading `piece` so often takes."""
     steps = 0
 
-    def trace(_frame: FrameType, _event: str, _arg: object) -> object:
+    def trace(_frame: FrameType, _event: str, _arg: object) -> Any:
         nonlocal steps
         steps += 1
         return trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import ssl
 import time
 from contextlib import AbstractContextManager, closing
 from itertools import pairwise
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.load.wire import LEFT, Connection, Endpoint, Wire, _Response
+from tests.support.cases import DATA
 from tests.support.wire_server import Step, WireServer, chunk, reply
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -168,6 +170,25 @@ def test_reads_are_timed_before_any_is_understood() -> None:
 
 def _has_come(connection: Connection) -> bool:
     return bool(select.select([connection._socket], [], [], 0)[0])
+
+
+def test_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encrypted connections are read to the last byte, however many records came at once, and used again."""
+    pem = DATA / "tls" / "localhost.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    large = b"x" * 300_000
+    answers = [Step(HELLO), Step(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + large), Step(HELLO, "close")]
+    with WireServer([answers], tls=context) as server, wire_to(server) as wire:
+        assert ask(wire, wire.open(FIVE_S)) == b"hello"
+        for body in (large, b"hello"):
+            connection = wire.idle()
+            assert connection is not None
+            assert ask(wire, connection) == body
+        server.wait_until_left(0)
+        assert wire.idle() is None
+    assert server.asked == [3]
 
 
 def test_waiting_ends_when_patience_does_and_is_asked_again_before() -> None:

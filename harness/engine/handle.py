@@ -1,0 +1,75 @@
+"""An engine while it runs, however it was started: as a process, in a container, or by somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness.engine.ledger import Ledger
+from harness.engine.process import StopProof
+from harness.engine.setting import Setting
+
+
+class EngineHandle(Protocol):
+    """What a trial needs of a running engine."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while it runs, and always for an engine that is not ours."""
+
+    @property
+    def log_text(self) -> str:
+        """All that it has printed so far, as far as it can be seen."""
+
+    def pids(self) -> list[int]:
+        """List its living processes on this machine; empty when they are elsewhere."""
+
+    def listens(self) -> bool:
+        """Whether it, and nobody else, answers on its address."""
+
+    def pin(self, cpus: Sequence[int]) -> None:
+        """Keep it on these cores, where that can be done from here."""
+
+    def stop(self, *, term_s: float = 30.0, must_hurry: Callable[[], bool] = lambda: False) -> StopProof | None:
+        """End it to the last process and say what was seen; None when it is not ours to end."""
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """How one setting will be started."""
+
+    argv: tuple[str, ...]
+    """The command; empty when nothing is started here."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables besides the user's own."""
+    port: int = 0
+    base_url: str = ""
+    log_tells_phases: bool = True
+    """Whether the engine's own log is seen, from which readiness is read."""
+
+
+class Launcher(Protocol):
+    """A way to start engines, one at a time."""
+
+    def plan(self, setting: Setting) -> LaunchPlan:
+        """Plan the launch of `setting`, on a port that is free now."""
+
+    def launch(
+        self,
+        plan: LaunchPlan,
+        setting: Setting,
+        *,
+        log_path: Path,
+        book: Ledger,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> EngineHandle:
+        """Start it with its output in `log_path`; `book` knows what is ours before this returns.
+
+        Raises LaunchFailed when it could not be started, EngineMissing when there is no program to start, and
+        Interrupted when `should_stop`.
+        """
+
+    def end_orphans(self, book: Ledger) -> int:
+        """End what an earlier, killed run left behind; return how many were found."""
