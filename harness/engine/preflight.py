@@ -175,17 +175,15 @@ def check_port(port: int, host: str, around: Surroundings) -> None:
     """
     if not 1 <= port <= LAST_PORT:
         raise ConfigError(f"port {port}: no such port; give one from 1 to {LAST_PORT}")
-    if not port_is_free(port, host):
-        raise ConfigError(f"port {port} of {host} cannot be bound; end what listens there, or give another port")
-    if around.is_late:
-        return
     derived = port + GRPC_OFFSET
-    if derived > LAST_PORT:
+    if derived > LAST_PORT and not around.is_late:
         raise ConfigError(
             f"port {port}: SGLang derives its gRPC port {derived} from it, which is no port; "
             f"give one up to {LAST_PORT - GRPC_OFFSET}"
         )
-    if not port_is_free(derived, host):
+    if not port_is_free(port, host):
+        raise ConfigError(f"port {port} of {host} cannot be bound; end what listens there, or give another port")
+    if not around.is_late and not port_is_free(derived, host):
         raise ConfigError(
             f"port {derived} of {host}, which SGLang derives from {port} for gRPC, cannot be bound; give another port"
         )

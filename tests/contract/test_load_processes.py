@@ -17,6 +17,7 @@ from harness.load.runner import CODE_ROOT, LoadResult
 from scenarios.plan import Phase, Plan, Session
 from tests.support.fixture_server import Ending, FixtureServer, Script
 from tests.support.loads import chat_session, job_for, open_plan_of, plan_of, play
+from tests.support.processes import children_running
 
 pytestmark = pytest.mark.contract
 
@@ -47,7 +48,7 @@ def requests_of(result: LoadResult) -> list[tuple[str, int]]:
 
 def workers_of(pid: int) -> list[psutil.Process]:
     """Find the workers under a process."""
-    return [p for p in psutil.Process(pid).children(recursive=True) if "harness.load.worker" in p.cmdline()]
+    return children_running("harness.load.worker", pid)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -160,7 +161,7 @@ def test_workers_die_with_whoever_started_them(server: FixtureServer, tmp_path: 
         assert process.stdout is not None
         while process.stdout.readline().strip() != "2":
             assert process.poll() is None
-        (load,) = [p for p in psutil.Process(process.pid).children() if "harness.load.process" in p.cmdline()]
+        (load,) = children_running("harness.load.process", process.pid)
         workers = workers_of(load.pid)
         (load if killed == "the load process" else process).kill()
         assert len(workers) == 2

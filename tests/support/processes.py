@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -45,3 +46,13 @@ def foreign(code: str = SLEEP) -> Iterator[subprocess.Popen[bytes]]:
         process.stdout.readline()
         yield process
         process.kill()
+
+
+def children_running(module: str, parent: int | None = None) -> list[psutil.Process]:
+    """Find the living processes under `parent`, by default under this one, that run a Python module."""
+    found = []
+    for process in psutil.Process(parent).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # zombies of other tests among them
+            if module in process.cmdline():
+                found.append(process)
+    return found

@@ -64,7 +64,7 @@ def test_any_history_gives_a_usable_answer(pairs: list[tuple[int, int]], predict
 
 @given(st.lists(st.integers(10**9, 10**11), min_size=2, max_size=8), st.floats(0.5, 2), st.integers(10**9, 10**11))
 def test_a_law_is_found(sizes: list[int], factor: float, predicted: int) -> None:
-    """When reality follows the formula by a factor, the next prediction is right within its error."""
+    """When reality follows the formula by a factor, the next prediction is right within its error and rounding."""
     model = MemoryModel([(size, round(factor * size)) for size in sizes])
     corrected = model.correct(predicted)
-    assert corrected.least_bytes <= factor * predicted <= corrected.most_bytes or len(set(sizes)) < 2
+    assert corrected.least_bytes - 2 <= factor * predicted <= corrected.most_bytes + 2 or len(set(sizes)) < 2

@@ -22,6 +22,7 @@ from scenarios.plan import Phase, Session, Turn
 from tests.support.cases import case_rows, expected
 from tests.support.fixture_server import Ending, FixtureServer, Script, Seen
 from tests.support.loads import chat_session, chat_turn, job_for, plan_of, play
+from tests.support.processes import children_running
 from tests.support.turns import Span, overlapping
 
 
@@ -221,8 +222,7 @@ def test_the_load_process_is_pinned(server: FixtureServer, tmp_path: Path) -> No
     seen: list[list[int]] = []
 
     def look(_: LoadProgress) -> None:
-        loads = [p for p in psutil.Process().children() if "harness.load.process" in p.cmdline()]
-        seen.extend(p.cpu_affinity() for p in loads)
+        seen.extend(p.cpu_affinity() for p in children_running("harness.load.process"))
 
     server.script = lambda _: Script(first_token_s=0.2)
     run_load(job_for(server, plan_of(chat_session("a")), tmp_path), on_progress=look, cpus=(last,))

@@ -31,7 +31,7 @@ FIGURES = TrialFigures(
     reload_tokens=1200,
     evicted_tokens=3000,
     eviction_s=0.25,
-    reload=ReloadFigures(0.01, 2e-6, 5e-5, None),
+    reload=ReloadFigures({"estimate": 0.01, "low": -0.02}, {"estimate": 2e-6}, {"high": 5e-5}, None),
     steps_s={"load": 30.0},
 )
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -67,12 +67,12 @@ def test_nothing_is_claimed_before_it_is_known(tmp_path: Path) -> None:
     """A study that has just started has its plan, and no best TTFT of zero."""
     exporter = Exporter("s")
     assert written(exporter, tmp_path) == {}
-    exporter.study_started(planned_trials=8, done_trials=3, about={"scenario": "chat", "gpu": ""})
+    exporter.study_started(planned_trials=8, about={"scenario": "chat", "gpu": ""})
     assert written(exporter, tmp_path) == {
         key("study_info", scenario="chat", gpu=""): 1,
         key("study_running"): 1,
         key("study_trials_planned"): 8,
-        key("study_trials_done"): 3,
+        key("study_trials_done"): 0,
         key("trials_started_total"): 0,
     }
 
@@ -93,9 +93,10 @@ def test_a_trial_shows_what_was_measured(tmp_path: Path) -> None:
         "reload_tokens": 1200,
         "evicted_tokens": 3000,
         "eviction_seconds": 0.25,
-        "reload_fixed_seconds": 0.01,
-        "reload_seconds_per_token": 2e-6,
-        "compute_seconds_per_token": 5e-5,
+        "reload_fixed_seconds estimate": 0.01,
+        "reload_fixed_seconds low": -0.02,
+        "reload_seconds_per_token estimate": 2e-6,
+        "compute_seconds_per_token high": 5e-5,
         "step_seconds load": 30.0,
     }
     assert samples[key("trial_info", role="last", trial="4", setting=FIGURES.setting, outcome="measured")] == 1
@@ -152,11 +153,24 @@ def test_a_baseline_that_failed_does_not_replace_one_that_was_measured(tmp_path:
 def test_confirmation_counts_no_setting(tmp_path: Path) -> None:
     """A setting that is measured again was tried before."""
     exporter = Exporter("s")
-    exporter.study_started(planned_trials=8, done_trials=8)
+    exporter.study_started(planned_trials=8)
     exporter.trial_finished(TrialFigures(9, "off", "confirm", "measured"))
     samples = written(exporter, tmp_path)
-    assert samples[key("study_trials_done")] == 8
+    assert samples[key("study_trials_done")] == 0
     assert samples[key("trials_total", purpose="confirm", outcome="measured")] == 1
+
+
+def test_a_setting_that_is_tried_again_counts_once(tmp_path: Path) -> None:
+    """An invalid trial is repeated; rates of a search for a limit count each, what was interrupted does not."""
+    exporter = Exporter("s")
+    exporter.study_started(planned_trials=8)
+    for number in (1, 2):
+        exporter.trial_finished(TrialFigures(number, "off", "search", "invalid"))
+    assert written(exporter, tmp_path)[key("study_trials_done")] == 1
+    for number in (3, 4):
+        exporter.trial_finished(TrialFigures(number, "off", "limit", "measured"))
+    exporter.trial_finished(TrialFigures(5, "on", "search", "interrupted"))
+    assert written(exporter, tmp_path)[key("study_trials_done")] == 3
 
 
 def test_requests_that_stand_still_are_no_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

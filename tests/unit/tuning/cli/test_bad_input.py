@@ -92,7 +92,7 @@ def test_a_python_without_sglang_is_named(run: Run, model: Path) -> None:
     [
         ("[search]\ntrails = 3\n", "hicache-tune.toml, [search]: unknown key `trails`; did you mean `trials`?"),
         ("[serch]\ntrials = 3\n", "hicache-tune.toml: unknown key `serch`; did you mean `search`?"),
-        ("trials = 3\n", "hicache-tune.toml: unknown key `trials`; valid: engine, report, scenario, search"),
+        ("trials = 3\n", "hicache-tune.toml: unknown key `trials`; valid: analyze, dashboard, diagnose, engine, "),
         ("search = 3\n", "hicache-tune.toml: `search` is a command; write its flags below [search]"),
         ("[scenario.show]\nsed = 1\n", "hicache-tune.toml, [scenario], [show]: unknown key `sed`; did you mean `seed`"),
         ("[search\n", "hicache-tune.toml: not valid TOML (Expected ']'"),
