@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help install engine search test test-unit check format docs bench-engine bench-analyze clean
+.PHONY: help install engine search test test-unit check format docs bench-engine bench-analyze bench-load clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,16 @@ bench-engine: engine ## Time cold, device-hit and host-hit prompts on the CPU en
 
 bench-analyze: install ## Time the analysis of traces of Mooncake's size and of ten million blocks, on one core
 	$(BIN)/python -m tests.bench.analysis
+
+build/bench/installed: tests/bench/load/requirements.txt
+	rm -rf build/bench/venv
+	$(PYTHON) -m venv build/bench/venv
+	build/bench/venv/bin/pip install --quiet -r $<
+	touch $@
+
+bench-load: engine ## Compare our load client with others in tokens/s at equal TTFT error; FLAGS=--write-docs keeps it
+	$(MAKE) build/bench/installed || echo 'guidellm and aiohttp cannot be installed: their rows are left out' >&2
+	$(BIN)/python -m tests.bench.load $(FLAGS)
 
 clean: ## Remove the environment and caches; results and the CPU engine stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -227,6 +227,8 @@ class LoadProgress(StrictModel):
     in_flight: int
     ttft_p50_ms: float | None
     """Of the latest counted replies, from their scheduled time."""
+    silent_s: float = 0.0
+    """For how long requests have been in flight and no token has come to any of them, of whatever phase."""
 
 
 def _read(model: type[ModelT], path: Path) -> ModelT:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
+
 MAX_ERROR_CHARS = 300
 _DONE = "[DONE]"
 
@@ -35,18 +37,31 @@ class Reply:
 
     def feed(self, event: str, now_ns: int) -> None:
         """Take one event; empty ones are keep-alives."""
-        if not event.strip() or self.done:
-            return
-        if event.strip() == _DONE:
-            self.done = True
+        if self.done:
             return
         try:
-            chunk = json.loads(event)
+            chunk = orjson.loads(event)
         except ValueError:
-            self.fail(f"an event is not JSON: {event}")
-            return
+            self._feed_unusual(event, now_ns)
+        else:
+            self._feed_json(chunk, now_ns)
+
+    def _feed_unusual(self, event: str, now_ns: int) -> None:
+        """Take what is no strict JSON: a keep-alive, the end mark, or what Python's own reader takes, such as NaN."""
+        text = event.strip()
+        if text == _DONE:
+            self.done = True
+        elif text:
+            try:
+                chunk = json.loads(text)
+            except (ValueError, RecursionError):
+                self.fail(f"an event is not JSON: {event}")
+            else:
+                self._feed_json(chunk, now_ns)
+
+    def _feed_json(self, chunk: object, now_ns: int) -> None:
         if not isinstance(chunk, dict):
-            self.fail(f"an event is not a JSON object: {event}")
+            self.fail(f"an event is not a JSON object: {chunk}")
         elif (error := error_in(chunk)) is not None:
             self.fail(error)
         else:

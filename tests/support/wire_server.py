@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -37,12 +39,14 @@ class WireServer:
     connections: Sequence[Sequence[Step]]
     requests: list[list[bytes]] = field(default_factory=list)
     """What was asked, for each connection that was opened."""
+    tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
+        self._open: list[socket.socket] = []
         self._left = [threading.Event() for _ in self.connections]
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._threads: list[threading.Thread] = []
         self._thread.start()
         return self
@@ -52,13 +56,17 @@ class WireServer:
     ) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)  # ends the wait for another connection
         self._listener.close()
+        if error is not None:  # a test that failed may have left its connections open
+            for connection in self._open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # wakes its thread
         for thread in [self._thread, *self._threads]:
             thread.join(WAIT_S)
 
     @property
     def base_url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     @property
     def asked(self) -> list[int]:
@@ -76,11 +84,14 @@ class WireServer:
             except OSError:
                 return
             self.requests.append([])
-            thread = threading.Thread(target=self._answer, args=(number, connection, steps))
+            self._open.append(connection)
+            thread = threading.Thread(target=self._answer, args=(number, connection, steps), daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _answer(self, number: int, connection: socket.socket, steps: Sequence[Step]) -> None:
+        if self.tls is not None:
+            connection = self.tls.wrap_socket(connection, server_side=True)
         with connection:
             for step in steps:
                 request = _read_request(connection)

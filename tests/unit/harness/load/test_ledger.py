@@ -115,3 +115,22 @@ def test_a_report_survives_its_message() -> None:
     assert Report.unpacked(json.loads(json.dumps(whole.packed()))) == whole
     running = Report(answered=[], waiting=[])
     assert Report.unpacked(running.packed()) == running
+
+
+def test_a_token_of_any_request_is_a_sign_of_life() -> None:
+    """The clock of silence starts with the first request in flight, and again after nothing was in flight."""
+    warm, counted = chat_session("w", phase=Phase.WARMUP), chat_session("c")
+    ledger = ledger_of(warm, counted)
+    assert ledger.report().heard_ns == 0
+    first, second = (Exchange(session, 0, 0, sent_ns, Reply()) for session, sent_ns in ((warm, 10), (counted, 20)))
+    ledger.begin(first)
+    ledger.begin(second)
+    assert ledger.report().heard_ns == 10
+    first.reply.delta_times_ns = [30, 40]
+    assert ledger.report().heard_ns == 40
+    ledger.end(first)
+    assert ledger.report().heard_ns == 40
+    ledger.end(second)  # a time-out: no sign of life
+    assert ledger.report().heard_ns == 40
+    ledger.begin(Exchange(counted, 1, 0, 90, Reply()))
+    assert ledger.report().heard_ns == 90

@@ -34,14 +34,25 @@ def test_progress_is_the_sum_over_processes() -> None:
     lookout.hear(0, Report(done=3, failed=1, in_flight=4, answered=answered(0.1, 0.2)))
     lookout.hear(1, Report(done=5, failed=0, in_flight=2, answered=answered(0.3)))
     lookout.hear(0, Report(done=4, failed=1, in_flight=3))
-    progress = lookout.progress()
+    progress = lookout.progress(0)
     assert (progress.done, progress.of, progress.failed, progress.in_flight) == (9, 100, 1, 5)
     assert progress.ttft_p50_ms == 200.0
 
 
 def test_nothing_is_known_before_the_first_report() -> None:
     """No median is no median of zero."""
-    assert Lookout(job(), PLAN).progress().ttft_p50_ms is None
+    assert Lookout(job(), PLAN).progress(0).ttft_p50_ms is None
+
+
+def test_silence_lasts_since_any_process_heard_a_token() -> None:
+    """One that has nothing in flight may have heard it; without a request in flight there is no silence."""
+    lookout = Lookout(job(), PLAN, processes=2)
+    assert lookout.progress(9 * S).silent_s == 0.0
+    lookout.hear(0, Report(in_flight=2, heard_ns=3 * S))
+    lookout.hear(1, Report(in_flight=0, heard_ns=5 * S))
+    assert lookout.progress(9 * S).silent_s == 4.0
+    lookout.hear(0, Report(in_flight=0, heard_ns=3 * S))
+    assert lookout.progress(9 * S).silent_s == 0.0
 
 
 def test_a_load_is_complete_when_no_process_has_counted_sessions_left() -> None:
