@@ -13,13 +13,15 @@ import pandas as pd
 from harness.engine.effective import differences
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.handle import LaunchPlan
-from harness.engine.memory import DeviceRoom, MemoryForecast, SeenMemory, seen_memory
+from harness.engine.memory import DeviceRoom, MemoryForecast, SeenMemory, kv_bytes_of_rank, seen_memory
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.load.job import ClientHealth, LoadProgress, Stopped
 from harness.load.runner import LoadResult
+from harness.load_conditions import LoadConditions
+from harness.reload_cost import ReloadCost, reload_cost
 from harness.store import Effective, Hygiene, Mismatch, Outcome, Purpose, Step, TrialRecord
 from harness.summary import Summary, summarise
 from harness.telemetry import CacheDelta, Headroom, MetricsSnapshot, Ranks, Telemetry
@@ -66,6 +68,8 @@ class Draft:
         self._summary: Summary | None = None
         self._cache: CacheDelta | None = None
         self._headroom: Headroom | None = None
+        self._conditions: LoadConditions | None = None
+        self._reload: ReloadCost | None = None
         self._failure: Failure | None = None
         self._spoilt = ""
         self._interrupted = False
@@ -107,8 +111,9 @@ class Draft:
         self._hygiene["flush_tries"] = tries
 
     def watched(self, telemetry: Telemetry) -> None:
-        """Keep the least headroom seen under load."""
+        """Keep the least headroom seen under load, and what happened on the machine meanwhile."""
         self._headroom = telemetry.headroom
+        self._conditions = LoadConditions.of(telemetry)
 
     def loaded(self, result: LoadResult) -> None:
         """Keep the load's records in figures."""
@@ -123,6 +128,14 @@ class Draft:
         """Keep what the engine's counters did over the load."""
         ranks = Ranks(tp_size=spec.tp_size, dp_size=spec.dp_size, dp_attention=spec.dp_attention)
         self._cache = CacheDelta.between(before, after, ranks)
+        if self._load:
+            per_rank = kv_bytes_of_rank(self.setting, spec)
+            self._reload = reload_cost(
+                self._load.records,
+                self._cache,
+                kv_bytes_per_token=None if per_rank is None else per_rank * spec.attention_ranks,
+                pcie_ceiling_bytes_per_s=self._conditions.device.pcie_ceiling_bytes_per_s if self._conditions else None,
+            )
         if self._effective:
             host_pool_tokens = self._cache.at_end.host_total_tokens
             self._effective = self._effective.model_copy(update={"host_pool_tokens": host_pool_tokens})
@@ -138,6 +151,10 @@ class Draft:
     def expected(self, forecast: MemoryForecast, room: DeviceRoom | None) -> None:
         """Keep what memory the setting was predicted to take, and what the device had before the launch."""
         self._forecast, self._room = forecast, room
+
+    def storage(self, is_emptied: bool | None) -> None:
+        """Keep whether the storage tier was emptied; None without one."""
+        self._hygiene["storage_emptied"] = is_emptied
 
     def stopped(self, proof: StopProof | None) -> None:
         """Keep the proof that nothing of the engine is left; None for an engine that is not ours to stop."""
@@ -172,6 +189,7 @@ class Draft:
             reason=reason,
             failure=self._failure,
             argv=self.launch.argv,
+            command=self.launch.command,
             env=dict(self.launch.env),
             started_at_utc=self._started_at_utc,
             steps=tuple(self._steps),
@@ -181,6 +199,8 @@ class Draft:
             summary=self._summary,
             cache=self._cache,
             headroom=self._headroom,
+            reload=self._reload,
+            conditions=self._conditions,
             client=self._load.outcome.client if self._load else None,
             hygiene=Hygiene(**self._hygiene),
         )
@@ -225,7 +245,8 @@ class Draft:
         health = self._load.outcome.client if self._load else None
         if health is not None and (figure := _saturation(health)):
             return f"{figure}; the client was the bottleneck: play the load by more processes with --load-processes"
-        if self._hygiene.get("first_request_cached_tokens"):
+        is_kept = self._hygiene.get("storage_emptied") is False
+        if self._hygiene.get("first_request_cached_tokens") and not is_kept:
             return "the first request found cached tokens; the start was not cold"
         return ""
 

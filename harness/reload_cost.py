@@ -8,6 +8,8 @@ who compute or reload, which is what users feel; `hicache-tune verify` measures 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -47,18 +49,24 @@ class AddedTtft(StrictModel):
 
 
 class ReloadCost(StrictModel):
-    """The reloads of one load. None means that it is not known, never zero."""
+    """The reloads of one load, or of several of one setting. None means that it is not known, never zero."""
 
     reloads: int | None
     """Copies in 0.5.23, requests that reloaded in 0.5.15."""
     tokens: int | None
     bytes: int | None
+    kv_bytes_per_token: int | None = None
+    """Over all layers and the ranks that share a token."""
     transfer_s: float | None
     """Time in which copies ran; 0.5.15 does not measure it."""
     bytes_per_s: float | None
     """Over the time in which copies ran."""
     mean_bytes_per_s: float | None
     """Over the whole load."""
+    felt_bytes_per_s: Estimate | None = None
+    """As fast as the client sees a longer reload to be, waiting included; None where a token shows no cost."""
+    pcie_ceiling_bytes_per_s: float | None = None
+    """What the links of all used GPUs carry in one direction; None when no GPU told."""
     write_amplification: float | None
     """Tokens written to the host for each token that was read back; 0.5.15 does not count writes."""
     eviction_s: float | None
@@ -69,31 +77,48 @@ class ReloadCost(StrictModel):
     reload_fixed_s: Estimate | None
     break_even_tokens: float | None
     """Reloading more tokens than this is faster than computing them; None where no such length is known."""
+    break_even_high_tokens: float | None = None
+    """The upper end of its 95 % interval; None: that end is no length at all. The lower end is often 0."""
+    break_even_low_tokens: float | None = None
     added_ttft: tuple[AddedTtft, ...] = ()
 
 
 def reload_cost(
-    records: pd.DataFrame, delta: CacheDelta, *, kv_bytes_per_token: int | None, ranks_bytes: int = 1
+    records: pd.DataFrame,
+    *deltas: CacheDelta,
+    kv_bytes_per_token: int | None,
+    pcie_ceiling_bytes_per_s: float | None = None,
 ) -> ReloadCost:
-    """Add up what reloads cost. `kv_bytes_per_token` is over all layers of one rank, `ranks_bytes` how many copy it."""
-    seconds = (delta.end_ns - delta.start_ns) / NS_PER_S
-    copied = _bytes(delta, kv_bytes_per_token, ranks_bytes)
-    transfer_s = None if delta.load_back_seconds_is_bookkeeping else delta.load_back_seconds
+    """Add up what the reloads of one load cost, or of several of one setting, whose sessions differ by name.
+
+    `kv_bytes_per_token` is over all layers and the ranks that share a token.
+    """
+    seconds = sum(delta.end_ns - delta.start_ns for delta in deltas) / NS_PER_S
+    copied = _sum(_bytes(delta, kv_bytes_per_token) for delta in deltas)
+    transfer_s = _sum(None if d.load_back_seconds_is_bookkeeping else d.load_back_seconds for d in deltas)
+    written, read = _sum(d.backup_tokens for d in deltas), _sum(d.host_cached_tokens for d in deltas)
+    eviction_s = _sum(d.eviction_seconds for d in deltas)
     fit = _Fit.of(records)
+    low, high = fit.break_even_span() if fit else (None, None)
     return ReloadCost(
-        reloads=delta.load_back_count,
-        tokens=delta.load_back_tokens,
-        bytes=copied,
+        reloads=_whole(_sum(d.load_back_count for d in deltas)),
+        tokens=_whole(_sum(d.load_back_tokens for d in deltas)),
+        bytes=_whole(copied),
+        kv_bytes_per_token=kv_bytes_per_token,
         transfer_s=transfer_s,
         bytes_per_s=copied / transfer_s if copied and transfer_s else None,
         mean_bytes_per_s=copied / seconds if copied is not None and seconds else None,
-        write_amplification=_amplification(delta),
-        eviction_s=delta.eviction_seconds,
-        eviction_share=delta.eviction_seconds / seconds if delta.eviction_seconds is not None and seconds else None,
+        felt_bytes_per_s=_speed(fit.estimate(2), kv_bytes_per_token) if fit else None,
+        pcie_ceiling_bytes_per_s=pcie_ceiling_bytes_per_s,
+        write_amplification=written / read if written is not None and read else None,
+        eviction_s=eviction_s,
+        eviction_share=eviction_s / seconds if eviction_s is not None and seconds else None,
         compute_s_per_token=fit.estimate(1) if fit else None,
         reload_s_per_token=fit.estimate(2) if fit else None,
         reload_fixed_s=fit.estimate(3) if fit else None,
         break_even_tokens=fit.break_even_tokens() if fit else None,
+        break_even_low_tokens=low,
+        break_even_high_tokens=high,
         added_ttft=added_ttft(records, fit.coefficients[1]) if fit else (),
     )
 
@@ -166,12 +191,28 @@ class _Fit:
         return Estimate(value=float(self.coefficients[column]), low=float(low), high=float(high))
 
     def break_even_tokens(self) -> float | None:
-        """Return the length at which both take as long; None when computing is not clearly slower for each token."""
+        """Return the length at which both take as long; None when computing is not clearly slower for each token.
+
+        A reload that surely saves time is none either: who reloaded had waited less than the others to begin with.
+        """
         _, compute, reload, fixed = self.coefficients
         saved = self._resampled[:, 1] - self._resampled[:, 2]
         if np.quantile(saved, (1 - CONFIDENCE) / 2) <= 0:
             return None
+        if self.estimate(2).high < 0 or self.estimate(3).high < 0:
+            return None
         return max(0.0, float(fixed / (compute - reload)))
+
+    def break_even_span(self) -> tuple[float | None, float | None]:
+        """Return the interval of the break-even length; no upper end where some resamples know no such length."""
+        if self.break_even_tokens() is None:
+            return None, None
+        saved, fixed = self._resampled[:, 1] - self._resampled[:, 2], self._resampled[:, 3]
+        lengths = np.full(len(saved), np.inf)
+        np.divide(fixed, saved, out=lengths, where=saved > 0)
+        tail = (1 - CONFIDENCE) / 2
+        low, high = np.quantile(np.maximum(lengths, 0.0), [tail, 1 - tail], method="nearest")
+        return float(low), float(high) if np.isfinite(high) else None
 
 
 def _solve(design: Floats, ttft_s: Floats, times: npt.NDArray[np.int64] | None, start: Floats | None = None) -> Floats:
@@ -192,15 +233,31 @@ def _solve(design: Floats, ttft_s: Floats, times: npt.NDArray[np.int64] | None, 
     return np.asarray(found.x / scale, dtype=np.float64)
 
 
-def _bytes(delta: CacheDelta, kv_bytes_per_token: int | None, ranks: int) -> int | None:
+def _bytes(delta: CacheDelta, kv_bytes_per_token: int | None) -> int | None:
     if delta.load_back_bytes is not None:
         return delta.load_back_bytes
     if delta.load_back_tokens is None or kv_bytes_per_token is None:
         return None
-    return delta.load_back_tokens * kv_bytes_per_token * ranks
+    return delta.load_back_tokens * kv_bytes_per_token
 
 
-def _amplification(delta: CacheDelta) -> float | None:
-    if delta.backup_tokens is None or not delta.host_cached_tokens:
+def _speed(s_per_token: Estimate, bytes_per_token: int | None) -> Estimate | None:
+    """Turn seconds a token into bytes a second; None unless the whole interval is a cost."""
+    if bytes_per_token is None or s_per_token.low <= 0:
         return None
-    return delta.backup_tokens / delta.host_cached_tokens
+    return Estimate(
+        value=bytes_per_token / s_per_token.value,
+        low=bytes_per_token / s_per_token.high,
+        high=bytes_per_token / s_per_token.low,
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Add up what every load tells; None when one of them does not."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

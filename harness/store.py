@@ -27,6 +27,8 @@ from harness.engine.setting import Setting
 from harness.errors import ConfigError, StoreError
 from harness.files import write_atomically
 from harness.load.job import ClientHealth
+from harness.load_conditions import LoadConditions
+from harness.reload_cost import ReloadCost
 from harness.summary import Summary
 from harness.telemetry import CacheDelta, Headroom
 from scenarios.strict import StrictModel
@@ -88,6 +90,8 @@ class Hygiene(StrictModel):
     stop: StopProof | None = None
     memory_back: bool | None = None
     """Whether device memory returned to its level before the launch; None without a device to ask."""
+    storage_emptied: bool | None = None
+    """Whether the storage tier was emptied before the launch; None without one of ours."""
 
 
 class TrialRecord(StrictModel):
@@ -105,6 +109,8 @@ class TrialRecord(StrictModel):
     """One sentence for people; empty when measured without remark."""
     failure: Failure | None = None
     argv: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """The command by which a user runs the setting for good; records of before it was kept have only `argv`."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables that the launch needs besides the user's own."""
     started_at_utc: str
@@ -117,6 +123,10 @@ class TrialRecord(StrictModel):
     summary: Summary | None = None
     cache: CacheDelta | None = None
     headroom: Headroom | None = None
+    reload: ReloadCost | None = None
+    """What the reloads of its load cost; None in records of before it was kept."""
+    conditions: LoadConditions | None = None
+    """What happened on the machine under its load."""
     client: ClientHealth | None = None
     hygiene: Hygiene = Field(default_factory=Hygiene)
 

@@ -41,6 +41,9 @@ METRICS: dict[str, Metric] = {
     **{f"{name}.{field.removesuffix('_s')}": _quantile(name, field) for name in LATENCIES for field in FIELDS},
     "headroom.device": lambda record: record.headroom.device_bytes if record.headroom else None,
     "headroom.host": lambda record: record.headroom.host_bytes if record.headroom else None,
+    "headroom.cgroup": lambda record: record.headroom.cgroup_bytes if record.headroom else None,
+    "headroom.device.double": lambda record: record.headroom.device_double_bytes if record.headroom else None,
+    "headroom.host.double": lambda record: record.headroom.host_double_bytes if record.headroom else None,
     "errors": lambda record: record.summary.error_rate if record.summary else None,
 }
 """Each metric of a trial that a constraint may name: seconds, bytes or a share; None when it was not seen."""

@@ -40,6 +40,9 @@ class HostMemory:
     swapped_out_bytes: int | None
     cgroup: CgroupMemory | None
     """The tightest group, of this process's own and all above it; None when none has a limit."""
+    mlocked_bytes: int | None = None
+    """Locked by `mlock`. What CUDA pins does not show here: it lowers `mem_available_bytes` only."""
+    unevictable_bytes: int | None = None
 
     @property
     def available_bytes(self) -> int:
@@ -66,6 +69,8 @@ class HostMemory:
             swapped_in_bytes=swapped_in,
             swapped_out_bytes=swapped_out,
             cgroup=read_cgroup_memory(root),
+            mlocked_bytes=meminfo.get("Mlocked"),
+            unevictable_bytes=meminfo.get("Unevictable"),
         )
 
 

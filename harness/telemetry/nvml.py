@@ -1,19 +1,26 @@
-"""Device memory, utilisation and PCIe traffic of the GPUs that the engine uses, through NVML.
+"""Memory, load and health of the GPUs that the engine uses, through NVML.
 
-NVML numbers all GPUs of the host in PCI order and knows nothing of CUDA_VISIBLE_DEVICES, so devices are
-chosen here and held by UUID. Everything that pynvml returns is untyped; no `Any` leaves this file.
+Only memory must be told; whatever else a GPU, a driver or a container does not show is None. Everything that pynvml
+returns is untyped; no `Any` leaves this file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
 from harness.errors import ConfigError, TelemetryError
+from harness.telemetry.devices import GpuDevice, used_devices
+from harness.telemetry.pcie_meter import PcieMeter
+from harness.telemetry.readings import DeviceReading, GpuReading
 from harness.telemetry.sources import Unavailable
+
+AnswerT = TypeVar("AnswerT")
+MOST_EVENTS = 64
+"""A GPU that fails may report without end; no reading waits for more than so many reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,73 +29,24 @@ class NvmlUnavailable(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuDevice:
-    """A GPU of this host by its NVML index and its UUID; `name` is its model."""
+class _Gpu:
+    """A used GPU. An instance of a split one has memory and processes of its own; the rest is the board's."""
 
-    index: int
-    uuid: str
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """One GPU at one moment; None where this GPU does not tell."""
-
-    uuid: str
-    total_bytes: int
-    free_bytes: int
-    used_bytes: int
-    reserved_bytes: int
-    """Kept by the driver; neither free nor used."""
-    utilisation_percent: int | None
-    pcie_sent_bytes: int | None
-    """By the GPU since the driver was loaded; the hardware counter may wrap around."""
-    pcie_received_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceReading:
-    """The used GPUs at one moment; there is at least one."""
-
-    gpus: tuple[GpuReading, ...]
-
-    @property
-    def free_bytes(self) -> int:
-        """Free memory of the fullest GPU, the one that runs out first."""
-        return min(gpu.free_bytes for gpu in self.gpus)
-
-    @property
-    def used_bytes(self) -> int:
-        """Used memory of the fullest GPU."""
-        return max(gpu.used_bytes for gpu in self.gpus)
-
-    @property
-    def utilisation_percent(self) -> int | None:
-        """Utilisation of the busiest GPU; None when none tells."""
-        return max(
-            (gpu.utilisation_percent for gpu in self.gpus if gpu.utilisation_percent is not None),
-            default=None,
-        )
-
-    @property
-    def pcie_sent_bytes(self) -> int | None:
-        """Sent by all used GPUs; None when one of them does not tell."""
-        return _sum_of([gpu.pcie_sent_bytes for gpu in self.gpus])
-
-    @property
-    def pcie_received_bytes(self) -> int | None:
-        """Received by all used GPUs; None when one of them does not tell."""
-        return _sum_of([gpu.pcie_received_bytes for gpu in self.gpus])
+    device: GpuDevice
+    handle: Any
+    board: Any
+    meter: PcieMeter | None
 
 
 class Nvml:
     """Reads the used GPUs; made by `open_nvml`, which also says when that is impossible."""
 
-    def __init__(self, devices: tuple[GpuDevice, ...], handles: Sequence[Any], module: Any) -> None:
-        self.devices = devices
-        self._handles = tuple(handles)
+    def __init__(self, devices: Sequence[GpuDevice], handles: Mapping[str, Any], module: Any) -> None:
+        self.devices = tuple(devices)
         self._module = module
         self._open = True
+        self._gpus = tuple(self._gpu(device, handles) for device in devices)
+        self._events = self._told(self._listen)
 
     @property
     def driver_version(self) -> str:
@@ -100,44 +58,103 @@ class Nvml:
         if not self._open:
             return NvmlUnavailable("NVML was closed")
         try:
-            return DeviceReading(tuple(self._read_gpu(*pair) for pair in zip(self.devices, self._handles, strict=True)))
+            return DeviceReading(tuple(map(self._read_gpu, self._gpus)), self._xids())
         except self._module.NVMLError as error:
             return _explain(error)
 
     def close(self) -> None:
         """Shut NVML down."""
-        if self._open:
-            self._open = False
-            _shut_down(self._module)
+        if not self._open:
+            return
+        self._open = False
+        try:
+            for gpu in self._gpus:
+                if gpu.meter is not None:
+                    gpu.meter.close()
+            if self._events is not None:
+                self._module.nvmlEventSetFree(self._events)
+        except self._module.NVMLError:
+            pass  # nothing is left to give back when the driver is gone
+        _shut_down(self._module)
 
-    def _read_gpu(self, device: GpuDevice, handle: Any) -> GpuReading:
+    def _gpu(self, device: GpuDevice, handles: Mapping[str, Any]) -> _Gpu:
+        handle = handles[device.uuid]
+        if device.is_instance:
+            # The link is shared with the other instances, so its traffic would not be ours.
+            return _Gpu(device, handle, self._module.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle), None)
+        return _Gpu(device, handle, handle, self._told(lambda: PcieMeter(handle, self._module)))
+
+    def _listen(self) -> Any:
         nvml = self._module
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-        sent, received = self._pcie_bytes(handle)
+        events = nvml.nvmlEventSetCreate()
+        for gpu in self._gpus:
+            nvml.nvmlDeviceRegisterEvents(gpu.board, nvml.nvmlEventTypeXidCriticalError, events)
+        return events
+
+    def _xids(self) -> tuple[int, ...] | None:
+        if self._events is None:
+            return None
+        found: list[int] = []
+        while len(found) < MOST_EVENTS and (event := self._told(self._next_event)) is not None:
+            found.append(int(event.eventData))
+        return tuple(found)
+
+    def _next_event(self) -> Any:
+        return self._module.nvmlEventSetWait_v2(self._events, 0)  # raises NVMLError_Timeout when there is none
+
+    def _told(self, ask: Callable[[], AnswerT]) -> AnswerT | None:
+        """Return an answer that a GPU may refuse: by age, by permission, in a container; None where it does."""
+        try:
+            return ask()
+        except self._module.NVMLError_GpuIsLost:
+            raise
+        except self._module.NVMLError:
+            return None
+
+    def _read_gpu(self, gpu: _Gpu) -> GpuReading:
+        nvml, board, told = self._module, gpu.board, self._told
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu.handle, version=nvml.nvmlMemory_v2)
+        sent, received = (None, None) if gpu.device.is_instance else self._pcie_bytes(board)
+        sent_per_s, received_per_s = (told(gpu.meter.read) if gpu.meter else None) or (None, None)
+        power_mw = told(lambda: int(nvml.nvmlDeviceGetPowerUsage(board)))
+        rows = told(lambda: nvml.nvmlDeviceGetRemappedRows(board))
         return GpuReading(
-            uuid=device.uuid,
+            uuid=gpu.device.uuid,
             total_bytes=int(memory.total),
             free_bytes=int(memory.free),
             used_bytes=int(memory.used),
             reserved_bytes=int(memory.reserved),
-            utilisation_percent=self._utilisation_percent(handle),
+            utilisation_percent=told(lambda: int(nvml.nvmlDeviceGetUtilizationRates(gpu.handle).gpu)),
             pcie_sent_bytes=sent,
             pcie_received_bytes=received,
+            pcie_sent_bytes_per_s=sent_per_s,
+            pcie_received_bytes_per_s=received_per_s,
+            pcie_generation=told(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(board))),
+            pcie_width=told(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(board))),
+            process_bytes=told(lambda: self._process_bytes(gpu.handle)),
+            power_w=None if power_mw is None else power_mw / 1000,
+            sm_clock_mhz=told(lambda: int(nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM))),
+            memory_clock_mhz=told(lambda: int(nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM))),
+            clock_events=told(lambda: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(board))),
+            uncorrected_errors=told(lambda: self._uncorrected_errors(board)),
+            remapped_rows=None if rows is None else int(rows[0]) + int(rows[1]),
         )
 
-    def _utilisation_percent(self, handle: Any) -> int | None:
-        try:
-            return int(self._module.nvmlDeviceGetUtilizationRates(handle).gpu)
-        except self._module.NVMLError_NotSupported:
-            return None
+    def _process_bytes(self, handle: Any) -> dict[int, int]:
+        processes = self._module.nvmlDeviceGetComputeRunningProcesses(handle)
+        return {int(p.pid): int(p.usedGpuMemory) for p in processes if p.usedGpuMemory is not None}
 
-    def _pcie_bytes(self, handle: Any) -> tuple[int | None, int | None]:
+    def _uncorrected_errors(self, board: Any) -> int:
+        nvml = self._module
+        kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+        return int(nvml.nvmlDeviceGetTotalEccErrors(board, kind, since))
+
+    def _pcie_bytes(self, board: Any) -> tuple[int | None, int | None]:
         # Counters, not nvmlDeviceGetPcieThroughput: that one looks at 20 ms and misses bursts.
         nvml = self._module
         fields = [nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES]
-        try:
-            values = nvml.nvmlDeviceGetFieldValues(handle, fields)
-        except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        values = self._told(lambda: nvml.nvmlDeviceGetFieldValues(board, fields))
+        if values is None:
             return None, None
         sent, received = (
             int(value.value.ullVal) if value.nvmlReturn == nvml.NVML_SUCCESS else None for value in values
@@ -158,25 +175,22 @@ def open_nvml(
     except module.NVMLError as error:
         return _explain(error)
     try:
-        handles = [module.nvmlDeviceGetHandleByIndex(index) for index in range(module.nvmlDeviceGetCount())]
-        devices = tuple(
-            GpuDevice(index, str(module.nvmlDeviceGetUUID(handle)), str(module.nvmlDeviceGetName(handle)))
-            for index, handle in enumerate(handles)
-        )
-        used = used_devices(devices, visible, base_gpu_id=base_gpu_id, count=count)
+        handles: dict[str, Any] = {}
+        devices, instances = _found(module, handles)
+        used = used_devices(devices, visible, instances=instances, base_gpu_id=base_gpu_id, count=count)
+        if used:
+            return Nvml(used, handles, module)
     except module.NVMLError as error:
         _shut_down(module)
         return _explain(error)
     except ConfigError:
         _shut_down(module)
         raise
-    if not used:
-        _shut_down(module)
-        return NvmlUnavailable(
-            "no GPU is visible" if devices else "the NVIDIA driver sees no GPU",
-            "correct CUDA_VISIBLE_DEVICES, or go on without GPU metrics",
-        )
-    return Nvml(used, [handles[device.index] for device in used], module)
+    _shut_down(module)
+    return NvmlUnavailable(
+        "no GPU is visible" if devices else "the NVIDIA driver sees no GPU",
+        "correct CUDA_VISIBLE_DEVICES, or go on without GPU metrics",
+    )
 
 
 def required(nvml: Nvml | NvmlUnavailable) -> Nvml:
@@ -186,48 +200,35 @@ def required(nvml: Nvml | NvmlUnavailable) -> Nvml:
     return nvml
 
 
-def used_devices(
-    devices: Sequence[GpuDevice], visible: str | None, *, base_gpu_id: int = 0, count: int | None = None
-) -> tuple[GpuDevice, ...]:
-    """Choose `count` GPUs from `base_gpu_id` on, of those that CUDA_VISIBLE_DEVICES shows, in its order.
-
-    Entries are indices, UUIDs or unique beginnings of UUIDs; an empty value or -1 shows none. Raises
-    ConfigError for an entry that matches no GPU or several, and for a slice past the visible ones.
-    """
-    chosen = tuple(devices) if visible is None else _visible(devices, visible)
-    if not chosen:
-        return ()
-    end = len(chosen) if count is None else base_gpu_id + count
-    if base_gpu_id >= len(chosen) or end > len(chosen):
-        raise ConfigError(
-            f"the engine asks for GPUs {base_gpu_id} to {max(base_gpu_id, end - 1)} of {len(chosen)}; "
-            "lower --tp-size or --base-gpu-id, or show more in CUDA_VISIBLE_DEVICES"
-        )
-    return chosen[base_gpu_id:end]
+def _found(module: Any, handles: dict[str, Any]) -> tuple[list[GpuDevice], list[GpuDevice]]:
+    """List the GPUs of the host and the instances of those that are split, and keep the handle of each by UUID."""
+    devices, instances = [], []
+    for index in range(module.nvmlDeviceGetCount()):
+        board = module.nvmlDeviceGetHandleByIndex(index)
+        devices.append(_named(module, index, board, handles))
+        instances += [_named(module, index, handle, handles) for handle in _instances(module, board)]
+    return devices, instances
 
 
-def _visible(devices: Sequence[GpuDevice], visible: str) -> tuple[GpuDevice, ...]:
-    chosen: list[GpuDevice] = []
-    for entry in (entry.strip() for entry in visible.split(",")):
-        if entry in ("", "-1"):
-            break  # CUDA ignores everything after the first invalid entry
-        device = _match(devices, entry)
-        if device in chosen:
-            raise ConfigError(f"CUDA_VISIBLE_DEVICES={visible} names {device.uuid} twice; name each GPU once")
-        chosen.append(device)
-    return tuple(chosen)
+def _named(module: Any, index: int, handle: Any, handles: dict[str, Any]) -> GpuDevice:
+    device = GpuDevice(index, str(module.nvmlDeviceGetUUID(handle)), str(module.nvmlDeviceGetName(handle)))
+    handles[device.uuid] = handle
+    return device
 
 
-def _match(devices: Sequence[GpuDevice], entry: str) -> GpuDevice:
-    if entry.isdecimal():
-        matches = [device for device in devices if device.index == int(entry)]
-    else:
-        matches = [device for device in devices if device.uuid.startswith(entry)]
-    if len(matches) == 1:
-        return matches[0]
-    known = ", ".join(f"{device.index} ({device.uuid})" for device in devices) or "none"
-    problem = "no such GPU" if not matches else f"{len(matches)} GPUs begin so"
-    raise ConfigError(f"CUDA_VISIBLE_DEVICES entry {entry}: {problem}; this host has {known}")
+def _instances(module: Any, board: Any) -> list[Any]:
+    try:
+        mode, _ = module.nvmlDeviceGetMigMode(board)
+    except (module.NVMLError_NotSupported, module.NVMLError_FunctionNotFound):
+        return []
+    found = []
+    if mode == module.NVML_DEVICE_MIG_ENABLE:
+        for slot in range(module.nvmlDeviceGetMaxMigDeviceCount(board)):
+            try:
+                found.append(module.nvmlDeviceGetMigDeviceHandleByIndex(board, slot))
+            except module.NVMLError_NotFound:
+                continue  # slots may be empty, also before used ones
+    return found
 
 
 _REASONS = {
@@ -266,8 +267,3 @@ def _shut_down(module: Any) -> None:
         module.nvmlShutdown()
     except module.NVMLError:
         return  # nothing is left to give back when the driver is gone
-
-
-def _sum_of(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 
 from harness.errors import TelemetryError
+from harness.telemetry import sample
+from harness.telemetry.growth import at_double
 from harness.telemetry.host import HostMemory
-from harness.telemetry.nvml import DeviceReading
+from harness.telemetry.machine import MachineCpu
+from harness.telemetry.processes import numa_bytes
+from harness.telemetry.readings import DeviceReading
+from harness.telemetry.sample import Sample
 from harness.telemetry.sources import (
     EngineProcesses,
     HostSource,
@@ -28,30 +33,9 @@ from harness.telemetry.sources import (
 
 DEFAULT_INTERVAL_S = 0.5
 DEFAULT_SCRAPE_INTERVAL_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One row of samples.parquet. Memory and scrapes have their own rows; None means not read in this row."""
-
-    t_ns: int
-    device_free_bytes: int | None = None
-    device_used_bytes: int | None = None
-    device_utilisation_percent: int | None = None
-    pcie_sent_bytes: int | None = None
-    pcie_received_bytes: int | None = None
-    host_available_bytes: int | None = None
-    cgroup_headroom_bytes: int | None = None
-    swap_used_bytes: int | None = None
-    swapped_in_bytes: int | None = None
-    swapped_out_bytes: int | None = None
-    engine_rss_bytes: int | None = None
-    engine_cpu_s: float | None = None
-    running_requests: float | None = None
-    queued_requests: float | None = None
-    token_usage: float | None = None
-    host_used_tokens: int | None = None
-    scrape_s: float | None = None
+SCRAPE_SHARE = 0.02
+"""Of the time at most that scrapes take, from asking to parsed: slow ones are made rarer."""
+LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +49,9 @@ class Headroom:
     """Under the tightest cgroup limit; None when no limit is set."""
     device_reason: str | None = None
     host_reason: str | None = None
+    device_double_bytes: int | None = None
+    """Predicted at twice the most requests that ran at once (see `harness.telemetry.growth`); below zero: no room."""
+    host_double_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +63,8 @@ class Telemetry:
     scrapes: int
     failed_scrapes: int
     last_scrape_error: str | None
+    numa_bytes: dict[int, int] | None = None
+    """Memory of the engine by NUMA node, at the end of the load; None on a machine of one node."""
 
     def write_samples(self, path: Path) -> None:
         """Write the samples as Parquet."""
@@ -114,6 +103,7 @@ class Sampler:
         self._last_scrape_error: str | None = None
         self._device_reason: str | None = None
         self._host_reason: str | None = None
+        self._numa_bytes: dict[int, int] | None = None
         self._tickers = (
             _Ticker("sample-memory", interval_s, self._sample_memory),
             _Ticker("scrape-engine", scrape_interval_s, self._scrape),
@@ -132,6 +122,8 @@ class Sampler:
         for ticker in self._tickers:
             ticker.join()
         self._sample_memory()
+        engine = self._sources.processes.read()
+        self._numa_bytes = None if isinstance(engine, Unavailable) else numa_bytes(engine.pids)
 
     def result(self) -> Telemetry:
         """Return what was seen so far; raise TelemetryError when a thread ended before it was asked to."""
@@ -140,70 +132,59 @@ class Sampler:
                 f"{', '.join(broken)} broke under load, so headroom is unknown; report the traceback above"
             )
         samples = tuple(self._samples)
+        table = sample.frame(samples)
+        device = None if self._device_reason else _least(s.device_free_bytes for s in samples)
+        host = None if self._host_reason else _least(s.host_available_bytes for s in samples)
         return Telemetry(
-            samples=_frame(samples),
+            samples=table,
             headroom=Headroom(
-                device_bytes=None if self._device_reason else _least(s.device_free_bytes for s in samples),
-                host_bytes=None if self._host_reason else _least(s.host_available_bytes for s in samples),
+                device_bytes=device,
+                host_bytes=host,
                 cgroup_bytes=None if self._host_reason else _least(s.cgroup_headroom_bytes for s in samples),
                 device_reason=self._device_reason,
                 host_reason=self._host_reason,
+                device_double_bytes=at_double(table, "device_used_bytes", device),
+                host_double_bytes=at_double(table, "engine_rss_bytes", host),
             ),
             scrapes=self._scrapes,
             failed_scrapes=self._failed_scrapes,
             last_scrape_error=self._last_scrape_error,
+            numa_bytes=self._numa_bytes,
         )
 
-    def _sample_memory(self) -> None:
-        sample = Sample(t_ns=time.monotonic_ns())
+    def _sample_memory(self) -> float:
+        t_ns = time.monotonic_ns()
+        seen: dict[str, Any] = {}
+        engine = self._sources.processes.read()
+        pids = () if isinstance(engine, Unavailable) else engine.pids
         device = self._sources.device.read()
         # One missing reading makes the least unknown: the peak may have been there.
         if isinstance(device, Unavailable):
             self._device_reason = str(device)
         else:
-            sample = replace(
-                sample,
-                device_free_bytes=device.free_bytes,
-                device_used_bytes=device.used_bytes,
-                device_utilisation_percent=device.utilisation_percent,
-                pcie_sent_bytes=device.pcie_sent_bytes,
-                pcie_received_bytes=device.pcie_received_bytes,
-            )
+            seen |= sample.of_device(device, pids)
         host = self._sources.host.read()
         if isinstance(host, Unavailable):
             self._host_reason = str(host)
         else:
-            sample = replace(
-                sample,
-                host_available_bytes=host.available_bytes,
-                cgroup_headroom_bytes=host.cgroup.headroom_bytes if host.cgroup else None,
-                swap_used_bytes=host.swap_used_bytes,
-                swapped_in_bytes=host.swapped_in_bytes,
-                swapped_out_bytes=host.swapped_out_bytes,
-            )
-        engine = self._sources.processes.read()
+            seen |= sample.of_host(host)
+        # Read one after the other, so that what the engine did in between is small against the load.
         if not isinstance(engine, Unavailable):
-            sample = replace(sample, engine_rss_bytes=engine.rss_bytes, engine_cpu_s=engine.cpu_s)
-        self._samples.append(sample)
+            seen |= sample.of_engine(engine)
+        seen |= sample.of_machine(MachineCpu.read())
+        self._samples.append(Sample(t_ns, **seen))
+        return 0.0
 
-    def _scrape(self) -> None:
+    def _scrape(self) -> float:
         t_ns = time.monotonic_ns()
         scrape = self._sources.metrics.read()
         self._scrapes += 1
         if isinstance(scrape, Unavailable):
             self._failed_scrapes += 1
             self._last_scrape_error = str(scrape)
-            return
-        self._samples.append(
-            Sample(
-                t_ns=t_ns,
-                running_requests=scrape.gauges.running_requests,
-                queued_requests=scrape.gauges.queued_requests,
-                token_usage=scrape.gauges.token_usage,
-                host_used_tokens=scrape.gauges.host_used_tokens,
-                scrape_s=scrape.scrape_s,
-            )
-        )
+            return 0.0
+        self._samples.append(Sample(t_ns, **sample.of_scrape(scrape)))
+        return min(LONGEST_PAUSE_S, scrape.scrape_s / SCRAPE_SHARE)
 
 
 @contextmanager
@@ -212,15 +193,17 @@ def sampling(
     pids: Callable[[], Iterable[int]],
     device: Source[DeviceReading],
     *,
+    host: Source[HostMemory] | None = None,
     interval_s: float = DEFAULT_INTERVAL_S,
     scrape_interval_s: float = DEFAULT_SCRAPE_INTERVAL_S,
 ) -> Iterator[Sampler]:
     """Sample the engine at `base_url`, whose processes `pids` names, for as long as the block runs.
 
-    `device` comes from `open_nvml` and stays open, as it serves all trials of a study.
+    `device` comes from `open_nvml` and stays open, as it serves all trials of a study; `host` is this machine's memory
+    unless the engine is on another one.
     """
     metrics = MetricsSource(base_url)
-    sources = Sources(device, HostSource(), ProcessSource(pids), metrics)
+    sources = Sources(device, host or HostSource(), ProcessSource(pids), metrics)
     try:
         with Sampler(sources, interval_s=interval_s, scrape_interval_s=scrape_interval_s) as sampler:
             yield sampler
@@ -229,9 +212,12 @@ def sampling(
 
 
 class _Ticker(threading.Thread):
-    """Calls `tick` at once and every `interval_s` until asked to end; late ticks are not made up."""
+    """Calls `tick` at once and every `interval_s` until asked to end; late ticks are not made up.
 
-    def __init__(self, name: str, interval_s: float, tick: Callable[[], None]) -> None:
+    `tick` returns the least pause that it wants before the next, in seconds.
+    """
+
+    def __init__(self, name: str, interval_s: float, tick: Callable[[], float]) -> None:
         super().__init__(name=name, daemon=True)
         self._interval_s = interval_s
         self._tick = tick
@@ -251,17 +237,11 @@ class _Ticker(threading.Thread):
         """Tick until asked to end."""
         due_s = time.monotonic()
         while True:
-            self._tick()
-            due_s = max(due_s + self._interval_s, time.monotonic())
+            pause_s = self._tick()
+            due_s = max(due_s + self._interval_s, time.monotonic() + pause_s)
             if self._asked_to_end.wait(due_s - time.monotonic()):
                 self._ended_as_asked = True
                 return
-
-
-def _frame(samples: Sequence[Sample]) -> pd.DataFrame:
-    columns = {f.name: "Float64" if "float" in str(f.type) else "Int64" for f in fields(Sample)}
-    frame = pd.DataFrame([asdict(sample) for sample in samples], columns=list(columns))
-    return frame.astype(columns).sort_values("t_ns", kind="stable", ignore_index=True)
 
 
 def _least(values: Iterable[int | None]) -> int | None:

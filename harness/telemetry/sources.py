@@ -18,6 +18,7 @@ import psutil
 from harness.errors import TelemetryError
 from harness.telemetry.host import HostMemory
 from harness.telemetry.metrics import EngineGauges, MetricsSnapshot
+from harness.telemetry.processes import locked_bytes, major_faults
 
 ReadingT_co = TypeVar("ReadingT_co", covariant=True)
 
@@ -76,6 +77,11 @@ class EngineProcesses:
     """Resident memory added over processes; pages that they share count once for each."""
     cpu_s: float
     """User and system seconds since they started; drops when one of them ends."""
+    pids: tuple[int, ...] = ()
+    major_faults: int | None = None
+    """Pages that had to be read from a disk since they started: memory that was swapped out, or a mapped file."""
+    locked_bytes: int | None = None
+    """Locked by `mlock` or pinned for a device, as far as the kernel counts it for a process."""
 
 
 class ProcessSource:
@@ -86,23 +92,27 @@ class ProcessSource:
 
     def read(self) -> EngineProcesses | Unavailable:
         """Add up the processes that still run."""
-        readings = []
+        readings: list[tuple[int, int, float]] = []
         try:
             for pid in self._pids():
                 try:
                     process = psutil.Process(pid)
                     times = process.cpu_times()
-                    readings.append((process.memory_info().rss, times.user + times.system))
+                    readings.append((pid, process.memory_info().rss, times.user + times.system))
                 except psutil.NoSuchProcess:
                     continue
         except psutil.AccessDenied as problem:
             return Unavailable(f"process {problem.pid} of the engine may not be read", "run as the engine's user")
         if not readings:
             return Unavailable("no process of the engine runs")
+        pids = tuple(pid for pid, _, _ in readings)
         return EngineProcesses(
             count=len(readings),
-            rss_bytes=sum(rss for rss, _ in readings),
-            cpu_s=sum(cpu for _, cpu in readings),
+            rss_bytes=sum(rss for _, rss, _ in readings),
+            cpu_s=sum(cpu for _, _, cpu in readings),
+            pids=pids,
+            major_faults=major_faults(pids),
+            locked_bytes=locked_bytes(pids),
         )
 
     def close(self) -> None:

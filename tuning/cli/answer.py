@@ -14,7 +14,15 @@ from harness.metrics import Slo
 from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
-from tuning.report import candidates_table, details_table, in_words, study_result, trials_table, write_report
+from tuning.report import (
+    candidates_table,
+    costs_table,
+    details_table,
+    in_words,
+    study_result,
+    trials_table,
+    write_report,
+)
 from tuning.verdict import Verdict
 
 RESULT_FILE = "result.json"
@@ -41,6 +49,8 @@ def print_answer(
         console.print(candidates_table(verdict))
     if any(detail.metrics for detail in answer.details):
         console.print(details_table(answer.details))
+    if any(cost.reload for cost in answer.costs):
+        console.print(costs_table(answer.costs))
     for detail in answer.details:
         if detail.goodput:
             console.print(f"{detail.role}: {escape(in_words(detail.goodput))}", highlight=False)

@@ -1,5 +1,6 @@
 """The answer of a study: tables for a terminal, data for programs, and a page for people."""
 
+from tuning.report.costs import costs_table
 from tuning.report.data import StudyResult, TrialRow, study_result
 from tuning.report.detail import in_words
 from tuning.report.html import write_report
@@ -9,6 +10,7 @@ __all__ = [
     "StudyResult",
     "TrialRow",
     "candidates_table",
+    "costs_table",
     "details_table",
     "in_words",
     "study_result",

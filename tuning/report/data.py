@@ -18,6 +18,7 @@ from harness.telemetry import CacheDelta
 from scenarios.strict import StrictModel
 from tuning.config import StudyFile
 from tuning.objective import LAUNCHED, Objective
+from tuning.report.costs import Cost, costs
 from tuning.report.detail import Detail, details
 from tuning.report.played import played
 from tuning.report.remarks import remarks
@@ -78,6 +79,8 @@ class StudyResult(StrictModel):
     """Best first; those that may not win last."""
     details: tuple[Detail, ...] = ()
     """Both baselines and the winner, or the best so far: every metric by turn, tier and prompt length."""
+    costs: tuple[Cost, ...] = ()
+    """Of the same settings: what they leave free, and what their reloads cost."""
     remarks: tuple[str, ...]
     """What a reader must know before believing the figures."""
     scenario: str
@@ -104,6 +107,7 @@ def study_result(
         outcomes=dict(sorted(Counter(record.outcome for record in records).items())),
         trials=tuple(trial_rows(records, objective, verdict)),
         details=details(settings, slo),
+        costs=costs(settings),
         remarks=tuple(remarks(root, study, records, verdict)),
         scenario=study.search.scenario.name,
         scenario_fingerprint=study.scenario_fingerprint,

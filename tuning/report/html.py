@@ -18,6 +18,7 @@ from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import words
+from tuning.report.costs import NOTE, cost_rows
 from tuning.report.data import leader, study_result
 from tuning.report.detail import groups, in_words
 from tuning.report.figure import script_json
@@ -55,6 +56,8 @@ def write_report(
         command=_one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
         plots=all_plots(settings, result.trials, samples=samples(root, leads), requests=requests(root, leads)),
         scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
+        cost_rows=cost_rows(result.costs),
+        cost_note=NOTE,
         few_requests=CONFIDENT_P99_REQUESTS,
         few_requests_note=words.FEW_REQUESTS_NOTE,
         negligible=NEGLIGIBLE,

@@ -89,6 +89,8 @@ def _of_trial(record: TrialRecord) -> Iterator[str]:
             f"more than {OUTSIDE_SHARE:.0%} of the counted requests were due outside of the steady window: among the "
             "first turns that crowd the engine at the start, or when sessions had begun to run out"
         )
+    if record.conditions:
+        yield from record.conditions.remarks
     stop = record.hygiene.stop
     if stop is not None and not stop.clean:
         yield f"{stop.left} processes of the engine were left after its stop, or its port was still taken"

@@ -21,7 +21,7 @@ from harness.load.job import ClientHealth, LoadOutcome, LoadProgress, PhaseCount
 from harness.load.record import RequestRecord, Status, read_records, write_records
 from harness.load.runner import LoadResult
 from harness.store import Mismatch, Outcome, Step, TrialRecord
-from harness.telemetry import MetricsSnapshot
+from harness.telemetry import Headroom, MetricsSnapshot, Telemetry, sample
 from scenarios.plan import Phase, Plan
 from tests.support.recordings import recorded
 
@@ -166,6 +166,16 @@ def test_a_start_that_was_not_cold(folder: Path) -> None:
     record = verdict(load(folder, [request(n, cached=64) for n in range(9)]))
     assert (record.outcome, record.hygiene.first_request_cached_tokens) == (Outcome.INVALID, 64)
     assert record.reason == "the first request found cached tokens; the start was not cold"
+
+
+@pytest.mark.parametrize(("is_emptied", "outcome"), [(False, Outcome.MEASURED), (True, Outcome.INVALID)])
+def test_a_storage_tier_that_is_kept_may_be_found(is_emptied: bool, outcome: Outcome, folder: Path) -> None:
+    """The user has asked for it; one that was emptied can not be where the tokens came from."""
+    begun = draft()
+    begun.storage(is_emptied)
+    begun.loaded(load(folder, [request(n, cached=64) for n in range(9)]))
+    record = begun.verdict()
+    assert (record.outcome, record.hygiene.storage_emptied) == (outcome, is_emptied)
 
 
 @pytest.mark.parametrize(
@@ -328,3 +338,30 @@ def test_what_was_seen_is_in_the_record(folder: Path) -> None:
     assert record.effective.launch_phases_s == {"imports": 9.0}
     assert record.effective.mismatches == (Mismatch(flag="--page-size", asked="64", got="1"),)
     assert (record.hygiene.flush_tries, record.hygiene.stop) == (3, StopProof(-15, 0, 0, True))
+
+
+QWEN2_7B = {
+    "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+"""57,344 bytes of KV a token, as measured on an H200."""
+
+
+@pytest.mark.parametrize("tp_size", [1, 2])
+def test_what_reloads_cost_and_what_the_machine_did_is_in_the_record(folder: Path, tp_size: int) -> None:
+    """Bytes follow from the model's KV over all ranks, the ceiling from the links seen under load."""
+    begun = draft()
+    samples = sample.frame([sample.Sample(at, pcie_link_bytes_per_s=63e9, device_xid=31) for at in (0, S)])
+    begun.watched(Telemetry(samples, Headroom(1, 2, None), 0, 0, None))
+    begun.loaded(load(folder))
+    before, after = (recorded(f"h200-0.5.15/metrics_{when}_wt60.txt.gz") for when in ("before", "after"))
+    begun.counted(before, after, replace(SPEC, config=QWEN2_7B, tp_size=tp_size))
+    record = begun.verdict()
+    assert record.reload is not None
+    assert record.cache is not None
+    assert record.cache.load_back_tokens
+    assert record.reload.kv_bytes_per_token == 57_344
+    assert record.reload.bytes == record.cache.load_back_tokens * 57_344
+    assert record.reload.pcie_ceiling_bytes_per_s == 63e9
+    assert record.conditions is not None
+    assert (record.conditions.device.xid, record.outcome) == (31, Outcome.MEASURED)

@@ -138,3 +138,52 @@ def test_requests_that_were_cut_or_not_counted_do_not_enter() -> None:
     cut = records.assign(status=Status.CUT, first_token_ns=99 * S)
     both = pd.concat([records, noise, cut], ignore_index=True)
     assert cost(both).compute_s_per_token == cost(records).compute_s_per_token
+
+
+def test_several_loads_of_one_setting_count_together() -> None:
+    """Counts add up, rates are over all their time, and a load that does not tell makes the sum unknown."""
+    records = requests()
+    first = delta(
+        load_back_tokens=1000, load_back_count=3, eviction_seconds=2.0, backup_tokens=10, host_cached_tokens=5
+    )
+    second = delta(load_back_tokens=500, load_back_count=2, eviction_seconds=4.0, backup_tokens=2, host_cached_tokens=1)
+    found = reload_cost(records, first, second, kv_bytes_per_token=KV_BYTES, pcie_ceiling_bytes_per_s=63e9)
+    assert (found.reloads, found.tokens, found.bytes) == (5, 1500, 1500 * KV_BYTES)
+    assert (found.eviction_s, found.eviction_share, found.write_amplification) == (6.0, 0.03, 2.0)
+    assert found.mean_bytes_per_s == pytest.approx(1500 * KV_BYTES / 200)
+    assert found.pcie_ceiling_bytes_per_s == 63e9
+    assert reload_cost(records, first, delta(), kv_bytes_per_token=KV_BYTES).tokens is None
+
+
+def test_the_speed_that_clients_see_follows_from_a_token() -> None:
+    """57,344 bytes in 4 us are 14.3 GB/s; the interval turns round with it, and no cost is no speed."""
+    found = cost(requests())
+    assert found.felt_bytes_per_s is not None
+    assert found.felt_bytes_per_s.value == pytest.approx(KV_BYTES / RELOAD_S, rel=0.2)
+    assert found.felt_bytes_per_s.low < found.felt_bytes_per_s.value < found.felt_bytes_per_s.high
+    records = requests()
+    free = (RELOAD_S * S * records["host_cached_tokens"]).astype(int)
+    assert cost(records.assign(first_token_ns=records["first_token_ns"] - 2 * free)).felt_bytes_per_s is None
+
+
+def test_the_break_even_length_has_an_interval() -> None:
+    """It holds the length, and nearly always the truth."""
+    held = 0
+    for seed in range(8):
+        found = cost(requests(seed=seed))
+        assert found.break_even_tokens is not None
+        assert found.break_even_low_tokens is not None
+        assert found.break_even_high_tokens is not None
+        assert found.break_even_low_tokens <= found.break_even_tokens <= found.break_even_high_tokens
+        held += found.break_even_low_tokens <= FIXED_S / (COMPUTE_S - RELOAD_S) <= found.break_even_high_tokens
+    assert held >= 6
+
+
+def test_a_reload_that_saves_time_has_no_break_even() -> None:
+    """Requests that reload and yet wait less are other requests; no length follows from comparing them."""
+    records = requests()
+    earlier = (4 * FIXED_S * S * (records["host_cached_tokens"] > 0)).astype(int)
+    found = cost(records.assign(first_token_ns=records["first_token_ns"] - earlier))
+    assert found.reload_fixed_s is not None
+    assert found.reload_fixed_s.high < 0
+    assert (found.break_even_tokens, found.break_even_low_tokens, found.break_even_high_tokens) == (None, None, None)

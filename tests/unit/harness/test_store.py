@@ -17,6 +17,8 @@ from harness.engine.setting import Setting
 from harness.errors import StoreError
 from harness.load.job import ClientHealth
 from harness.load.record import RequestRecord, Status, read_records, write_records
+from harness.load_conditions import DeviceConditions, HostConditions, LoadConditions, ScrapeConditions
+from harness.reload_cost import AddedTtft, Estimate, ReloadCost
 from harness.store import (
     TRIAL_FILE,
     Effective,
@@ -62,6 +64,29 @@ def a_summary(folder: Path) -> Summary:
     return summarise(read_records(folder / "requests.parquet"), not_played=2)
 
 
+A_COST = Estimate(value=2e-6, low=1e-6, high=3e-6)
+RELOAD = ReloadCost(
+    reloads=3,
+    tokens=4000,
+    bytes=10**9,
+    kv_bytes_per_token=57_344,
+    transfer_s=0.5,
+    bytes_per_s=2e9,
+    mean_bytes_per_s=1e7,
+    felt_bytes_per_s=A_COST,
+    pcie_ceiling_bytes_per_s=63e9,
+    write_amplification=1.5,
+    eviction_s=0.25,
+    eviction_share=0.01,
+    compute_s_per_token=A_COST,
+    reload_s_per_token=A_COST,
+    reload_fixed_s=A_COST,
+    break_even_tokens=900.5,
+    break_even_low_tokens=0.0,
+    added_ttft=(AddedTtft(from_tokens=512, to_tokens=None, count=40, p50_s=0.01, p99_s=-0.5),),
+)
+
+
 def full_record(folder: Path) -> TrialRecord:
     """Make a record in which every field says something."""
     before, after = (recorded(f"h200-0.5.15/metrics_{when}_wt60.txt.gz") for when in ("before", "after"))
@@ -85,6 +110,7 @@ def full_record(folder: Path) -> TrialRecord:
         reason=failure.sentence,
         failure=failure,
         argv=("python", "-m", "sglang.launch_server"),
+        command=("docker", "run", "image"),
         env={"OMP_NUM_THREADS": "1"},
         started_at_utc="2026-11-30T08:00:00+00:00",
         steps=(Step(name="launch", seconds=14.5), Step(name="load", seconds=61.025)),
@@ -113,6 +139,12 @@ def full_record(folder: Path) -> TrialRecord:
         summary=a_summary(folder),
         cache=CacheDelta.between(before, after),
         headroom=Headroom(5, 6, 7, "lost", "no /proc"),
+        reload=RELOAD,
+        conditions=LoadConditions(
+            device=DeviceConditions(slowed_share=0.25, slowed_by=("power brake",), xid=0),
+            host=HostConditions(foreign_share=0.125, engine_numa_bytes={0: 5, 1: 6}),
+            scrapes=ScrapeConditions(count=9, failed=1, mean_s=0.03),
+        ),
         client=ClientHealth(cpu_fraction=0.25, lag_p99_ms=1.5, lag_max_ms=9.0, gc_pause_ms=0.5),
         hygiene=Hygiene(
             flush_tries=3,

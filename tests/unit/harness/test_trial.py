@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 
 from harness import draft, trial
 from harness.draft import Watch
-from harness.engine.client import EngineClient
-from harness.engine.failure import FailureKind
-from harness.engine.preflight import HostRoom
+from harness.engine.failure import Blame, FailureKind
+from harness.engine.preflight import STORAGE_FOLDER_VARIABLE, HostRoom
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
-from harness.engine.spec import EngineSpec, ReadyLimits
+from harness.engine.spec import ReadyLimits
 from harness.errors import LoadError
-from harness.lab import Lab
 from harness.load.job import ApiName, LoadProgress
 from harness.store import Mismatch, Outcome, Step, TrialRecord, read_trial
 from harness.telemetry import NvmlUnavailable
-from tests.support import fake_engine
+from harness.telemetry.sample import COLUMNS
+from tests.support.fake_lab import FakeLab, FakeSpec, write_metrics
 from tests.support.loads import chat_session, plan_of
 from tests.support.processes import alive
-from tests.support.recordings import METRICS
 
 MARKER = "HICACHE_TUNE_TEST_TRIAL"
 SETTING = Setting(hicache=True, hicache_ratio=3, page_size=64)
@@ -36,45 +33,6 @@ PLAN = plan_of(chat_session("a", 3), chat_session("b", 3))
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
 LAUNCHED = ["preflight", "launch", "ready"]
 WHOLE = [*LAUNCHED, "warm-up", "load", "drain", "stop", "hygiene"]
-
-
-@dataclass(frozen=True)
-class FakeSpec(EngineSpec):
-    """An engine that needs no SGLang."""
-
-    def argv(self, setting: Setting, port: int) -> list[str]:
-        """Launch the stand-in with the setting's flags, which it passes over."""
-        return [str(self.python), fake_engine.__file__, "--port", str(port), *self.base_flags, *setting.flags()]
-
-
-class Impatient(EngineClient):
-    """Does not wait for half a minute."""
-
-    def flush_cache(self, *, limit_s: float = 0.3, pause_s: float = 0.02) -> int:
-        """Flush as the real one does."""
-        return super().flush_cache(limit_s=limit_s, pause_s=pause_s)
-
-
-@dataclass
-class FakeLab(Lab):
-    """A lab with an impatient client and a host of our making."""
-
-    room: HostRoom = HostRoom(200 * 10**9, 200 * 10**9)  # noqa: RUF009 - frozen
-
-    @contextmanager
-    def client(self, base_url: str) -> Iterator[EngineClient]:
-        """Open the impatient client."""
-        client = Impatient(base_url)
-        yield client
-        client.close()
-
-    def host_room(self) -> HostRoom:
-        """Tell the host's memory."""
-        return self.room
-
-    def stop_term_s(self) -> float:
-        """Wait for the child that ignores SIGTERM only briefly."""
-        return 0.2
 
 
 @dataclass
@@ -107,8 +65,7 @@ class Bench(Watch):
     def run(self, *behaviour: str, setting: Setting = SETTING, room: HostRoom | None = None) -> TrialRecord:
         """Run one trial of an engine with this behaviour."""
         self.root.mkdir(exist_ok=True)
-        metrics = self.root / "metrics.txt"
-        metrics.write_bytes(gzip.decompress((METRICS / "cpu-0.5.15/hicache_ps1.txt.gz").read_bytes()))
+        metrics = write_metrics(self.root)
         spec = FakeSpec(
             python=Path(sys.executable),
             model="m",
@@ -126,6 +83,7 @@ class Bench(Watch):
             must_hurry=lambda: self.stops > 1,
             api=ApiName.CHAT,
             load_limit_s=30,
+            hang_after_s=2.0,
             warm_up_tokens=50,
             device=NvmlUnavailable("no GPU"),
         )
@@ -222,6 +180,21 @@ def _as_shown(step: str) -> tuple[str, ...]:
     return step, f"{step} done"
 
 
+def test_samples_and_requests_are_on_one_clock(bench: Bench) -> None:
+    """Telemetry begins before the first request is sent, ends after the last reply, and is summed up in the record."""
+    record = bench.run()
+    folder = bench.root / "trials" / "0003-search"
+    samples, requests = (pd.read_parquet(folder / name) for name in ("samples.parquet", "requests.parquet"))
+    assert list(samples.columns) == list(COLUMNS)
+    assert samples["t_ns"].min() < requests["sent_ns"].min() < requests["end_ns"].max() < samples["t_ns"].max()
+    assert record.conditions is not None
+    assert record.conditions.scrapes.count >= 1
+    assert record.conditions.host.engine_cores is not None
+    assert record.reload is not None
+    assert record.cache is not None
+    assert record.reload.tokens == record.cache.load_back_tokens
+
+
 def test_a_host_pool_that_cannot_fit_is_not_launched(bench: Bench) -> None:
     """Preflight refuses before a process is started."""
     record = bench.run(setting=Setting(hicache=True, hicache_size=500))
@@ -258,6 +231,20 @@ def test_a_death_under_load(bench: Bench) -> None:
     assert steps(record) == [*LAUNCHED, "warm-up", "load", "stop"]
     assert record.summary is not None
     assert record.summary.ok == 3
+    assert not record.usable
+
+
+def test_a_hang_under_load(bench: Bench) -> None:
+    """The load ends long before its requests time out; those in flight are cut, and no TTFT is made of them."""
+    record = bench.run("--hang-after", "3")
+    assert kind(record) is FailureKind.HANG
+    assert "its counters stand still, and /health fails" in record.reason
+    assert record.failure is not None
+    assert record.failure.blame is Blame.MACHINE
+    assert steps(record) == [*LAUNCHED, "warm-up", "load", "stop"]
+    assert record.summary is not None
+    assert (record.summary.ok, record.summary.timed_out) == (3, 0)
+    assert record.summary.cut > 0
     assert not record.usable
 
 
@@ -298,6 +285,18 @@ def test_a_start_that_was_not_cold(bench: Bench) -> None:
     assert (record.outcome, record.failure) == (Outcome.INVALID, None)
     assert record.reason == "the first request found cached tokens; the start was not cold"
     assert record.hygiene.first_request_cached_tokens == 128
+
+
+def test_a_storage_tier_starts_empty_and_is_removed(bench: Bench) -> None:
+    """It lies in the study, where the engine is told to put it; a trial without one says nothing of it."""
+    stored = bench.root / "storage" / "of-an-earlier-trial.bin"
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"kv")
+    record = bench.run(setting=SETTING.model_copy(update={"extra": {"hicache-storage-backend": "file"}}))
+    assert record.outcome is Outcome.MEASURED
+    assert record.env[STORAGE_FOLDER_VARIABLE] == str(bench.root / "storage")
+    assert record.hygiene.storage_emptied is True
+    assert not stored.parent.exists()
 
 
 def test_an_engine_that_runs_something_else(bench: Bench) -> None:

@@ -13,6 +13,7 @@ from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
 from harness.metrics import Breakdown, Latency, MetricName
 from harness.store import TrialRecord
+from harness.telemetry import Headroom
 from scenarios.errors import ConfigError
 from tests.support.trials import GIB, failed, interrupted, measured, not_sustainable, summary
 from tuning.objective import LAUNCHED, METRICS, Constraint, Objective
@@ -58,6 +59,7 @@ def objective(*texts: str) -> Objective:
         ("  headroom.host   >=  2  GiB ", "headroom.host", False, 2 * GIB),
         ("headroom.device >= 1.5GB", "headroom.device", False, 1.5e9),
         ("headroom.host >= 0", "headroom.host", False, 0.0),
+        ("headroom.device.double >= 1GiB", "headroom.device.double", False, GIB),
         ("ttft.p99 <= 500ms", "ttft.p99", True, 0.5),
         ("ttft.p90 <= .5s", "ttft.p90", True, 0.5),
         ("ttft.p50 <= 5e-1 s", "ttft.p50", True, 0.5),
@@ -216,3 +218,15 @@ def test_a_record_is_feasible_when_it_breaks_nothing(record: TrialRecord, broken
     """The broken constraints are named in the words of the user."""
     assert objective(ERRORS, HOST).broken(record) == broken
     assert objective(ERRORS, HOST).feasible(record) is (not broken)
+
+
+def test_each_headroom_has_a_constraint_of_its_own() -> None:
+    """Device, host, cgroup and both guesses for twice the concurrency; a guess that nobody made does not bind."""
+    record = measured(ON, headroom=Headroom(5 * GIB, 4 * GIB, 3 * GIB, None, None, 2 * GIB, -GIB))
+    limits = {"device": 5, "host": 4, "cgroup": 3, "device.double": 2, "host.double": -1}
+    for name, gib in limits.items():
+        for limit, broken in ((gib, False), (gib + 1, True)):
+            text = f"headroom.{name} >= {limit}GiB"
+            assert ((Constraint.parse(text).violation(record) or 0) > 0) is broken, text
+    without = measured(ON, headroom=Headroom(5, 4, 3))
+    assert Constraint.parse("headroom.host.double >= 1GiB").violation(without) is None

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from harness.engine.attach import AttachedEngine, AttachLauncher, Attachment, RestartHook, check_hook, run_hook
+from harness.engine.attach import (
+    AttachedEngine,
+    AttachLauncher,
+    Attachment,
+    RestartHook,
+    check_hook,
+    check_restarted,
+    run_hook,
+)
 from harness.engine.client import EngineClient
 from harness.engine.failure import Blame, FailureKind, LaunchFailed
 from harness.engine.handle import EngineHandle, Launcher
@@ -231,3 +239,37 @@ def test_a_local_process_is_launched_in_the_same_words(tmp_path: Path) -> None:
     assert proof is not None
     assert proof.clean
     assert launcher.end_orphans(book) == 0
+
+
+def test_a_hook_that_did_not_pass_a_flag_on_is_found_out() -> None:
+    """What would be measured is another setting; it is the user who mends the hook."""
+    info = {"enable_hierarchical_cache": True, "hicache_size": 60, "hicache_write_policy": "write_through"}
+    with pytest.raises(LaunchFailed, match="runs --hicache-write-policy write_through and not write_back") as refused:
+        check_restarted(SETTING, info)
+    assert refused.value.failure.blame is Blame.USER
+    check_restarted(SETTING, {**info, "hicache_write_policy": "write_back"})
+
+
+@pytest.mark.parametrize(
+    ("url", "near"),
+    [
+        ("http://127.0.0.1:30000", True),
+        ("http://localhost", True),
+        ("http://[::1]:30000", True),
+        ("http://10.0.0.7:30000", False),
+        ("https://sglang.example", False),
+    ],
+)
+def test_whose_memory_it_has(url: str, near: bool) -> None:
+    """Only behind an address of loopback it is this machine's."""
+    assert Attachment(url=url).is_near is near
+
+
+def test_the_user_s_command(tmp_path: Path) -> None:
+    """The hook with its flags; a launch where the hook reads them from stdin; none without a hook."""
+    commands = [
+        AttachLauncher(Attachment(url="http://h:1", restart=hook), ("--enable-metrics",), "Org/Name").command(SETTING)
+        for hook in (RestartHook(command=("r", "x")), RestartHook(command=("r",), hand_over="json"), None)
+    ]
+    launch = ("python", "-m", "sglang.launch_server", "--model-path", "Org/Name")
+    assert commands == [("r", "x", "--enable-metrics", *FLAGS), (*launch, "--enable-metrics", *FLAGS), ()]

@@ -190,3 +190,11 @@ def test_each_plan_has_a_name_of_its_own(launcher: DockerLauncher) -> None:
     first, second = launcher.plan(SETTING), launcher.plan(SETTING)
     assert first.argv[5] != second.argv[5]
     assert first.base_url == f"http://127.0.0.1:{first.port}"
+
+
+def test_the_user_s_command_has_none_of_our_names() -> None:
+    """It is the launch on SGLang's usual port, without what finds our own containers."""
+    words = DockerLauncher(spec(), Image("sglang"), Path("/study")).command(SETTING)
+    assert words[:4] == ("docker", "run", "--rm", "--init")
+    assert not {"--name", "--cidfile", "--label"} & set(words)
+    assert words[words.index("--publish") + 1] == "127.0.0.1:30000:30000"

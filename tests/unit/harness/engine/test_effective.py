@@ -76,3 +76,10 @@ def test_memory_of_the_fullest_rank() -> None:
     """With data parallelism each copy tells; the fullest counts."""
     states = [{"memory_usage": {"weight": 1.5, "kvcache": 2.0}}, {"memory_usage": {"weight": 1.0, "kvcache": 3.0}}]
     assert told_memory({"internal_states": states}) == ToldMemory(round(1.5 * GIB), 3 * GIB, None)
+
+
+def test_hicache_that_was_to_be_off_and_is_on() -> None:
+    """Off is the absence of a flag, and a server that was not restarted still has it."""
+    found = list(differences(Setting(), {"enable_hierarchical_cache": True}))
+    assert found == [Difference("--enable-hierarchical-cache", "off", "on")]
+    assert list(differences(Setting(), {"enable_hierarchical_cache": False})) == []

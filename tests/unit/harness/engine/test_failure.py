@@ -32,7 +32,8 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB."
             "ValueError: No host memory is left for HiCache after the 10 GiB reserve",
             FailureKind.HOST_MEMORY_REFUSED,
         ),
-        ("Exception: Capture cuda graph failed: CUDA out of memory", FailureKind.GPU_OOM_AT_START),
+        ("Exception: Capture cuda graph failed: CUDA out of memory", FailureKind.GRAPH_CAPTURE),
+        ("Exception: Capture prefill CUDA graph failed: no kernel image", FailureKind.GRAPH_CAPTURE),
         ("OSError: Can't load the configuration of 'X/Y'. If you were trying", FailureKind.MODEL_MISSING),
         ("RuntimeError: Cannot find any model weights with `m`", FailureKind.MODEL_MISSING),
         (

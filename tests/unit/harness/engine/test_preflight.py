@@ -24,6 +24,7 @@ from harness.engine.preflight import (
     check_port,
     check_rules,
     check_storage,
+    check_swap,
     host_pool_bytes,
     preflight,
 )
@@ -392,3 +393,16 @@ def test_disk_for_the_storage_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         check_storage(around, env, needed_bytes=31 * GB)
     check_storage(Surroundings(), env, needed_bytes=31 * GB)
     check_storage(Surroundings(fixed={"hicache-storage-backend": "mooncake"}), env, needed_bytes=31 * GB)
+
+
+@pytest.mark.parametrize("told", [[None], [0], [5 * GB, 5 * GB], [5 * GB, 5 * GB + 1000]])
+def test_swap_that_does_not_move_is_no_matter(told: list[int | None]) -> None:
+    """Full or hidden swap says nothing; only pages that move cost time."""
+    check_swap(lambda: told.pop(0), watch_s=0.01)
+
+
+def test_a_machine_that_swaps_gets_no_pinned_pool() -> None:
+    """It is named with how much it swaps, before anything is launched."""
+    told = [5 * GB, 6 * GB]
+    with pytest.raises(ConfigError, match=r"this machine swaps \d+ MB/s, and a host pool is pinned memory"):
+        check_swap(lambda: told.pop(0), watch_s=0.01)

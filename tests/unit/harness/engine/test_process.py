@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,15 @@ import pytest
 
 from harness.engine import ledger, process
 from harness.engine.ledger import Ledger, Owned
-from harness.engine.process import EngineProcess, StopProof, free_port, port_is_free, wait_port_free
+from harness.engine.process import (
+    SIGINT_TWICE,
+    SIGTERM_ALONE,
+    EngineProcess,
+    StopProof,
+    free_port,
+    port_is_free,
+    wait_port_free,
+)
 from harness.errors import EngineMissing, StoreError
 from tests.support.processes import DEAF, SLEEP, alive, wait_for, with_child
 
@@ -24,13 +33,21 @@ LISTEN = (
     "print('up', flush=True); time.sleep(600)"
 )
 
+HEEDS_NO_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
     """Launch a program of Python as the engine and wait for its line `up`; stop it after the test."""
     launched = []
 
-    def start(code: str, *, port: int | None = None, env: dict[str, str] | None = None) -> EngineProcess:
+    def start(
+        code: str,
+        *,
+        port: int | None = None,
+        env: dict[str, str] | None = None,
+        stop_signals: Sequence[signal.Signals] = SIGTERM_ALONE,
+    ) -> EngineProcess:
         port = port or free_port()
         engine = EngineProcess.launch(
             [sys.executable, "-c", code, str(port)],
@@ -38,6 +55,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
             port=port,
             log_path=tmp_path / "engine.log",
             book=Ledger(tmp_path / "running.json"),
+            stop_signals=stop_signals,
         )
         launched.append(engine)
         wait_for(lambda: "up" in engine.log_text, "up")
@@ -88,6 +106,38 @@ def test_an_engine_that_ignores_sigterm(launch: Launch) -> None:
     """It is killed after its time, and counted once however long it takes to die."""
     proof = launch(DEAF).stop(term_s=0.1)
     assert proof == StopProof(exit_code=-9, killed=1, left=0, port_free=True)
+
+
+def test_an_engine_that_serves_follows_sigint(launch: Launch) -> None:
+    """Where its kind looks for SIGTERM only now and then; else this test would take ten minutes."""
+    proof = launch(f"{HEEDS_NO_SIGTERM}; {LISTEN}", stop_signals=SIGINT_TWICE).stop(term_s=600)
+    assert proof == StopProof(exit_code=-2, killed=0, left=0, port_free=True)
+
+
+def test_the_second_sigint_ends_one_that_still_waits(launch: Launch) -> None:
+    """The first was heard and answered by waiting for a request."""
+    waits = "signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.SIG_DFL))"
+    proof = launch(f"{HEEDS_NO_SIGTERM}; {waits}; {LISTEN}", stop_signals=SIGINT_TWICE).stop(term_s=600)
+    assert proof == StopProof(exit_code=-2, killed=0, left=0, port_free=True)
+
+
+def test_an_engine_that_does_not_serve_yet_follows_sigterm(launch: Launch) -> None:
+    """SIGINT would have to wait until an import has ended."""
+    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SLEEP}"
+    proof = launch(code, stop_signals=SIGINT_TWICE).stop(term_s=600)
+    assert proof == StopProof(exit_code=-15, killed=0, left=0, port_free=True)
+
+
+def test_a_leader_that_only_unloads_is_not_waited_for(launch: Launch) -> None:
+    """Its child has ended at its word: it is ended without being counted as one that did not obey."""
+    code = (
+        "import signal, subprocess, sys, time; "
+        f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], stdout=subprocess.DEVNULL); "
+        "signal.signal(signal.SIGTERM, lambda *_: (child.kill(), child.wait())); "
+        "print('up', flush=True); [time.sleep(600) for _ in range(9)]"
+    )
+    proof = launch(code).stop(term_s=600)
+    assert proof == StopProof(exit_code=-9, killed=0, left=0, port_free=True)
 
 
 def test_in_a_hurry_nobody_is_waited_for(launch: Launch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from pathlib import Path
 
 import httpx
@@ -232,6 +233,39 @@ def test_metrics_are_served_on_loopback_until_closed() -> None:
         assert 'hicache_tune_study_trials_planned{study="s"} 5.0' in text
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False)
+
+
+def test_the_end_waits_for_a_scrape_that_began_after_it() -> None:
+    """Prometheus sees the last trial too: what it read before does not count."""
+    with Exporter("s") as exporter:
+        url = f"http://127.0.0.1:{exporter.start(0)}/metrics"
+        httpx.get(url, trust_env=False)
+        waiting = threading.Thread(target=exporter.wait_scraped, kwargs={"limit_s": 60})
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        httpx.get(url, trust_env=False)
+        waiting.join(30)
+        assert not waiting.is_alive()
+
+
+def test_the_end_does_not_wait_where_nobody_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for the engine's address is no scrape."""
+
+    def sleep(_: float) -> None:
+        raise AssertionError("waited")
+
+    with Exporter("s") as exporter:
+        httpx.get(f"http://127.0.0.1:{exporter.start(0)}/targets", trust_env=False)
+        monkeypatch.setattr("harness.telemetry.exposition.time.sleep", sleep)
+        exporter.wait_scraped()
+
+
+def test_the_end_waits_no_longer_than_it_may() -> None:
+    """A Prometheus that has gone does not hold up the answer."""
+    with Exporter("s") as exporter:
+        httpx.get(f"http://127.0.0.1:{exporter.start(0)}/metrics", trust_env=False)
+        exporter.wait_scraped(limit_s=0.01)
 
 
 def test_prometheus_is_told_where_the_engine_is(tmp_path: Path) -> None:

@@ -140,3 +140,11 @@ def test_this_host_can_be_read() -> None:
     """The real /proc gives a sane reading."""
     memory = HostMemory.read()
     assert 0 < memory.available_bytes <= memory.mem_available_bytes <= memory.total_bytes
+
+
+def test_locked_memory_of_the_host_is_told_or_unknown(tmp_path: Path) -> None:
+    """Mlocked and Unevictable are bytes; a kernel that does not have them is not zero."""
+    root = write(tmp_path, {"proc/meminfo": MEMINFO + "Unevictable:  12 kB\nMlocked:  8 kB\n"})
+    assert (HostMemory.read(root).mlocked_bytes, HostMemory.read(root).unevictable_bytes) == (8192, 12288)
+    write(tmp_path, {"proc/meminfo": MEMINFO})
+    assert HostMemory.read(root).mlocked_bytes is None

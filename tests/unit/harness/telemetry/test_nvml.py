@@ -8,7 +8,8 @@ import pytest
 
 from harness.errors import ConfigError, TelemetryError
 from harness.telemetry import Nvml, NvmlUnavailable, open_nvml, required
-from harness.telemetry.nvml import DeviceReading, GpuDevice, used_devices
+from harness.telemetry.devices import GpuDevice, used_devices
+from harness.telemetry.readings import DeviceReading
 from tests.support.fake_nvml import FakeGpu, FakeNvml
 from tests.support.recordings import case_folder, expected
 
@@ -166,3 +167,111 @@ def test_nvml_that_works_is_what_was_required() -> None:
     """A working NVML passes through."""
     nvml = opened(host_of_case_61())
     assert required(nvml) is nvml
+
+
+def test_a_gpu_tells_more_than_its_memory() -> None:
+    """Power, clocks and their events, errors, the link and the processes, in the units of their names."""
+    gpu = FakeGpu("GPU-a", processes={10: 40_000, 11: 500, 12: None}, clock_events=0x44, uncorrected_errors=3)
+    reading = reading_of(opened(FakeNvml([gpu])))
+    assert (reading.power_w, reading.sm_clock_mhz, reading.memory_clock_mhz) == (350.0, 1980, 3201)
+    assert (reading.clock_events, reading.uncorrected_errors, reading.remapped_rows) == (0x44, 3, 3)
+    assert reading.link_bytes_per_s == pytest.approx(63.0e9, rel=0.001)
+    assert reading.gpus[0].process_bytes == {10: 40_000, 11: 500}
+
+
+def test_figures_of_several_gpus_become_one() -> None:
+    """Power and links add up, the slowest clock counts, events come together, a share that is hidden hides the sum."""
+    fast = FakeGpu("GPU-a", clock_events=0x04, processes={10: 7, 99: 80})
+    slow = FakeGpu("GPU-b", clock_events=0x40, processes={10: 5, 11: 6}, link=(4, 8), power_mw=100_000)
+    reading = reading_of(opened(FakeNvml([fast, slow])))
+    assert (reading.power_w, reading.clock_events) == (450.0, 0x44)
+    assert reading.link_bytes_per_s == pytest.approx(63.0e9 + 15.75e9, rel=0.001)
+    assert reading.bytes_of([10, 11]) == 11, "of the GPU where they have most, the stranger not counted"
+    assert reading.bytes_of([12345]) is None, "processes of a container have other numbers outside of it"
+    slow.refused = {"nvmlDeviceGetPowerUsage": "NVMLError_NotSupported"}
+    assert reading_of(opened(FakeNvml([fast, slow]))).power_w is None
+
+
+EXTRAS = {
+    "nvmlDeviceGetUtilizationRates": "utilisation_percent",
+    "nvmlDeviceGetFieldValues": "pcie_received_bytes",
+    "nvmlDeviceGetComputeRunningProcesses": "process_bytes",
+    "nvmlDeviceGetPowerUsage": "power_w",
+    "nvmlDeviceGetClockInfo": "sm_clock_mhz",
+    "nvmlDeviceGetCurrentClocksEventReasons": "clock_events",
+    "nvmlDeviceGetTotalEccErrors": "uncorrected_errors",
+    "nvmlDeviceGetRemappedRows": "remapped_rows",
+    "nvmlDeviceGetCurrPcieLinkGeneration": "link_bytes_per_s",
+}
+
+
+@pytest.mark.parametrize("error", ["NVMLError_NotSupported", "NVMLError_NoPermission", "NVMLError_FunctionNotFound"])
+@pytest.mark.parametrize(("function", "field"), EXTRAS.items())
+def test_what_a_gpu_refuses_is_unknown_and_the_rest_is_read(function: str, field: str, error: str) -> None:
+    """An old GPU, an old driver or a container hides a figure; it is None and memory is still known."""
+    gpu = reading_of(opened(FakeNvml([FakeGpu("GPU-a", refused={function: error})]))).gpus[0]
+    assert getattr(gpu, field) is None
+    assert gpu.free_bytes == 80_000 - 300
+    others = {name for name in EXTRAS.values() if name != field}
+    assert all(getattr(gpu, name) is not None for name in others)
+
+
+def test_memory_that_may_not_be_read_is_a_reason() -> None:
+    """Headroom stands or falls with memory, so its refusal is told."""
+    refused = {"nvmlDeviceGetMemoryInfo": "NVMLError_NoPermission"}
+    answer = opened(FakeNvml([FakeGpu("GPU-a", refused=refused)])).read()
+    assert isinstance(answer, NvmlUnavailable)
+    assert "may not read the GPU" in answer.reason
+
+
+def test_critical_errors_are_told_once() -> None:
+    """Xid errors since the reading before; unknown where the driver lets nobody listen."""
+    module = FakeNvml([FakeGpu("GPU-a")], xids=[79, 31])
+    nvml = opened(module)
+    assert [reading_of(nvml).xids, reading_of(nvml).xids] == [(79, 31), ()]
+    deaf = FakeNvml([FakeGpu("GPU-a", refused={"nvmlDeviceRegisterEvents": "NVMLError_NotSupported"})], xids=[79])
+    assert reading_of(opened(deaf)).xids is None
+
+
+def test_a_gpu_without_a_performance_monitor_shows_no_rates() -> None:
+    """Before Hopper there are counters only; what the monitor holds is given back at the end."""
+    module = FakeNvml([FakeGpu("GPU-a", pcie_mib_per_s=None), FakeGpu("GPU-b")])
+    nvml = opened(module)
+    assert module.gpm_samples == 2
+    assert reading_of(nvml).pcie_received_bytes_per_s is None
+    nvml.close()
+    assert module.gpm_samples == 0
+
+
+SPLIT = FakeGpu(
+    "GPU-a", instances=[FakeGpu("MIG-1", used_bytes=9, total_bytes=1000), FakeGpu("MIG-2", total_bytes=2000)]
+)
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuids"),
+    [
+        (None, ["MIG-1", "GPU-b"]),
+        ("0", ["MIG-1"]),
+        ("GPU-a", ["MIG-1"]),
+        ("MIG-2", ["MIG-2"]),
+        ("1,MIG-2", ["GPU-b", "MIG-2"]),
+    ],
+)
+def test_of_a_split_gpu_an_instance_is_used(visible: str | None, uuids: list[str]) -> None:
+    """MIG instances are named by UUID; who names the whole GPU gets its first one, as from CUDA."""
+    nvml = opened(FakeNvml([SPLIT, FakeGpu("GPU-b")]), visible)
+    assert [device.uuid for device in nvml.devices] == uuids
+
+
+def test_an_instance_has_its_own_memory_and_no_link_of_its_own() -> None:
+    """Power and clocks are those of the whole GPU; its PCIe traffic is everybody's and so nobody's."""
+    reading = reading_of(opened(FakeNvml([SPLIT]), "MIG-1"))
+    assert (reading.free_bytes, reading.used_bytes) == (1000 - 300 - 9, 9)
+    assert (reading.power_w, reading.pcie_received_bytes, reading.pcie_received_bytes_per_s) == (350.0, None, None)
+
+
+def test_an_unknown_instance_is_an_error() -> None:
+    """A UUID of another host names what there is."""
+    with pytest.raises(ConfigError, match=r"entry MIG-9: no such GPU; this host has .*MIG-2"):
+        open_nvml("MIG-9", module=FakeNvml([SPLIT]))

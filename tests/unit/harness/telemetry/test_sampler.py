@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -15,8 +16,9 @@ from harness.errors import TelemetryError
 from harness.telemetry import Headroom, HostMemory, MetricsSnapshot, Sampler, Scrape, Sources, Telemetry, Unavailable
 from harness.telemetry.host import CgroupMemory
 from harness.telemetry.metrics import EngineGauges
-from harness.telemetry.nvml import DeviceReading, GpuReading
-from harness.telemetry.sampler import Sample, sampling
+from harness.telemetry.readings import DeviceReading, GpuReading
+from harness.telemetry.sample import Sample
+from harness.telemetry.sampler import sampling
 from harness.telemetry.sources import EngineProcesses
 
 ReadingT = TypeVar("ReadingT")
@@ -56,7 +58,7 @@ def host(available_bytes: int, headroom_bytes: int | None = None) -> HostMemory:
 def scrape(running: float = 2.0) -> Scrape:
     """Build a scrape."""
     gauges = EngineGauges(running, 1.0, 50.0, 0.5, 1000, 300, 3000)
-    return Scrape(MetricsSnapshot(0), gauges, scrape_s=0.01)
+    return Scrape(MetricsSnapshot(0), gauges, scrape_s=1e-5)
 
 
 ENGINE = EngineProcesses(count=2, rss_bytes=5000, cpu_s=1.5)
@@ -197,3 +199,33 @@ def test_sampling_an_engine_reads_this_host_and_its_processes() -> None:
     assert telemetry.samples["engine_rss_bytes"].min() > 0
     assert telemetry.failed_scrapes == telemetry.scrapes
     assert "127.0.0.1:9/metrics cannot be read" in str(telemetry.last_scrape_error)
+
+
+def test_scrapes_that_take_long_are_made_rarer() -> None:
+    """At most a fiftieth of the time goes into them: after one of 20 ms the next is a second away."""
+    slow = Scrape(MetricsSnapshot(0), EngineGauges(1, 0, 0, 0, 0, 0, 0), scrape_s=0.02)
+    scrapes = Script(slow)
+    memory = Script(*[host(500)] * 50)
+    with Sampler(
+        Sources(SWITCHED_OFF, memory, Script(ENGINE), scrapes), interval_s=0.001, scrape_interval_s=0.001
+    ) as s:
+        assert memory.played.wait(timeout=30)
+    assert s.result().scrapes == 1
+
+
+def test_device_memory_of_the_engine_is_told_from_that_of_others() -> None:
+    """The processes that the engine has at that moment are looked for among those of the GPU."""
+    reading = GpuReading("GPU-a", 100, 60, 40, 0, 40, 1, 2, process_bytes={7: 25, 99: 15})
+    sources = Sources(
+        Script(DeviceReading((reading,), xids=(31, 79))), Script(host(5)), _Calls(lambda: replace(ENGINE, pids=(7, 8))),
+        Script(scrape()),
+    )  # fmt: skip
+    with Sampler(sources, interval_s=0.001) as sampler:
+        pass
+    row = sampler.result().samples.dropna(subset=["device_used_bytes"]).iloc[0]
+    assert (row["device_engine_bytes"], row["device_xid"]) == (25, 79)
+
+
+def test_headroom_at_double_comes_with_headroom() -> None:
+    """A load with a ramp has a guess for device and host; one without has none."""
+    assert (watched().headroom.host_double_bytes, watched().headroom.device_double_bytes) == (None, None)

@@ -125,6 +125,9 @@ def test_processes_add_up_and_those_that_ended_do_not_count() -> None:
     assert reading.count == 1
     assert reading.rss_bytes > 0
     assert reading.cpu_s > 0
+    assert reading.pids == (os.getpid(),)
+    assert reading.major_faults is not None
+    assert reading.locked_bytes is not None
 
 
 def test_a_process_that_may_not_be_read_makes_the_sum_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
