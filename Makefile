@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help install engine search test test-unit check format docs bench-engine bench-analyze bench-load clean
+.PHONY: help install engine search test test-unit check format docs dashboards dashboards-png bench-engine bench-analyze bench-load clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,12 @@ format: install ## Format the code
 
 docs: install ## Make the generated pages in docs/ again
 	$(BIN)/python -c 'from scripts.docs import write; write()'
+
+dashboards: install ## Make the JSON of the dashboards again
+	$(BIN)/python -m dashboards.build
+
+dashboards-png: engine ## Draw the data of every panel into docs/, from a search on the CPU engine
+	$(BIN)/python -m scripts.dashboard_pictures
 
 bench-engine: engine ## Time cold, device-hit and host-hit prompts on the CPU engine
 	$(BIN)/python -m tests.bench.cpu_engine

@@ -1,1 +1,1 @@
-"""Grafana dashboards, Prometheus rules and nightly jobs. Empty so far; the metrics they show are in docs/metrics.md."""
+"""Grafana dashboards and Prometheus rules, as code; the metrics they show are in docs/metrics.md."""

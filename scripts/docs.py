@@ -7,6 +7,8 @@ from pathlib import Path
 
 from harness.telemetry import Exporter
 from harness.telemetry.catalog import METRICS
+from harness.telemetry.exposition import Exposition
+from harness.telemetry.nightly_exporter import Night, NightlyExporter
 from tuning.cli.app import app
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -44,9 +46,19 @@ def _metrics_lines() -> Iterator[str]:
     yield ""
     yield "| name | kind | what it is |"
     yield "|---|---|---|"
-    with Exporter("study") as exporter:
-        for family in sorted(exporter.families(), key=lambda family: family.name):
-            yield f"| `{family.name}` | {family.type} | {family.documentation} |"
+    yield from _families(Exporter("study"))
+    yield ""
+    yield "## Exported by a nightly job (a file for node_exporter)"
+    yield ""
+    yield "| name | kind | what it is |"
+    yield "|---|---|---|"
+    yield from _families(NightlyExporter("job", Night("no data", 0.0, 0.0, {})))
+
+
+def _families(exposition: Exposition) -> Iterator[str]:
+    for family in sorted(exposition.collect(), key=lambda family: family.name):
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        yield f"| `{family.name}{suffix}` | {family.type} | {family.documentation} |"
 
 
 def write() -> None:

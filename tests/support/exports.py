@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness.store import TrialRecord, folder_of
+from harness.load.record import read_records
+from harness.reload_cost import reload_cost
+from harness.store import TrialRecord
 from harness.telemetry import Exporter
 from harness.telemetry.exposition import Exposition
 from harness.telemetry.nightly_exporter import Measured, Night, NightlyExporter
@@ -57,21 +60,27 @@ class Recording(Exposition):
             yield family
 
 
-def h200_study(folder: Path) -> Exporter:
-    """Show the study that was recorded on an H200, as a search of it would have; its files are put into `folder`."""
+def h200_study() -> Exporter:
+    """Show the study that was recorded on an H200, as a search of it would have."""
     file = StudyFile.parse(json.loads((EVIDENCE / "study.json").read_text(encoding="utf-8")), where="study.json")
     exporter = Exporter("h200")
     exporter.study_started(planned_trials=6, about=conditions_of(file.search, file.environment))
     best: TrialRecord | None = None
-    for path in sorted((EVIDENCE / "trials").glob("*-search.json")):
-        record = TrialRecord.parse(json.loads(path.read_text(encoding="utf-8")), where=path.name)
-        trial = folder_of(folder, record.number, record.purpose)
-        trial.mkdir(parents=True)
-        shutil.copyfile(EVIDENCE / "requests" / f"{path.stem}.parquet", trial / "requests.parquet")
+    # Without the last one: the one before it is the last whose break-even length is sure.
+    for path in sorted((EVIDENCE / "trials").glob("*-search.json"))[:-1]:
+        record = _with_reload_cost(path)
         best = record if best is None or record.p99_s < best.p99_s else best
-        exporter.trial_finished(figures_of(record, folder), best=figures_of(best, folder), baseline=baseline_of(record))
+        exporter.trial_finished(figures_of(record), best=figures_of(best), baseline=baseline_of(record))
     exporter.study_ended()
     return exporter
+
+
+def _with_reload_cost(path: Path) -> TrialRecord:
+    """Read a record of before the cost of reloads was kept in it, and add it from the requests."""
+    record = TrialRecord.parse(json.loads(path.read_text(encoding="utf-8")), where=path.name)
+    assert record.cache is not None
+    requests = read_records(EVIDENCE / "requests" / f"{path.stem}.parquet")
+    return record.model_copy(update={"reload": reload_cost(requests, record.cache, kv_bytes_per_token=None)})
 
 
 def study_of_0_5_23() -> Exporter:
@@ -85,7 +94,7 @@ def study_of_0_5_23() -> Exporter:
 
 
 @contextlib.contextmanager
-def elsewhere(folder: Path) -> Iterator[dict[str, list[str]]]:
+def elsewhere() -> Iterator[dict[str, list[str]]]:
     """Serve all of them, and yield their addresses by the target file that Prometheus reads them from."""
     by_file: dict[str, list[Exposition]] = {
         "dcgm": [Recording(DATA / "dashboards" / "dcgm.prom")],
@@ -93,8 +102,8 @@ def elsewhere(folder: Path) -> Iterator[dict[str, list[str]]]:
         # node_exporter's textfile collector would show the last three.
         "node": [
             Recording(DATA / "dashboards" / "node.prom"),
-            NightlyExporter("job", NIGHT),
-            h200_study(folder),
+            NightlyExporter("job", replace(NIGHT, ended_at_s=time.time() - 6 * 3600)),
+            h200_study(),
             study_of_0_5_23(),
         ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from tests.support.prometheus import Prometheus, Series, running
 
 STUDY = "cpu"
 SEARCH = (
-    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "6", "--study", STUDY),
-    *("--page-size", "16", "--hicache", "on", "--trials", "3", "--confirm-rounds", "0", "--json"),
+    *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "4", "--study", STUDY),
+    *("--page-size", "16", "--hicache", "on", "--confirm-rounds", "0", "--json"),
 )
 SEARCH_LIMIT_S = 400.0
 FROM_SEARCH: Mapping[str, str] = {
@@ -50,19 +51,19 @@ class Monitored:
         """Return what a panel shows of the time of the search."""
         expr = query.filled({**FROM_SEARCH, **variables})
         found = self.prometheus.over(expr, self.start_s, self.end_s)
-        return [series for series in found if any(value == value for _, value in series.values)]  # noqa: PLR0124
+        return [series for series in found if not all(math.isnan(value) for _, value in series.values)]
 
 
 @contextlib.contextmanager
-def searched(folder: Path) -> Iterator[Monitored]:
-    """Search three settings while Prometheus scrapes; it answers as long as the block runs."""
+def searched(folder: Path, *, trials: int = 2) -> Iterator[Monitored]:
+    """Search the baselines, and more, while Prometheus scrapes; it answers as long as the block runs."""
     port = free_port()
     with (
-        elsewhere(folder / "elsewhere") as targets,
+        elsewhere() as targets,
         running(folder, exporter=f"127.0.0.1:{port}", targets=targets) as prometheus,
     ):
         start_s = time.time()
-        run = cli.start([*SEARCH, "--metrics-port", str(port)], folder)
+        run = cli.start([*SEARCH, "--trials", str(trials), "--metrics-port", str(port)], folder)
         seen: list[dict[str, Any]] = []
 
         def engine_is_scraped() -> bool:

@@ -14,10 +14,13 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 from rich.markup import escape
 
+from harness.engine.old_names import translate_command
 from scenarios.errors import HicacheTuneError
 from tuning.cli import analyze, dashboard, diagnose, engine, limit, report, scenario, search, trace, verify
 from tuning.cli.configuration import SOURCES, check_sources
 
+WITH_HICACHE_FLAGS = ("search", "find-limit")
+"""The commands that take a launch command's flags for HiCache, also as articles write them."""
 ERROR = 1
 INTERRUPTED = 130
 
@@ -47,10 +50,16 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; what a user can act on is said in one sentence, without a traceback."""
+    console = Console(stderr=True, soft_wrap=True)
     try:
+        if arguments and arguments[0] in WITH_HICACHE_FLAGS:
+            translated = translate_command(arguments)
+            arguments = translated.words
+            for warning in translated.warnings:
+                console.print(f"[yellow]note:[/] {escape(warning)}")
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except (CycloptsError, HicacheTuneError) as problem:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]hicache-tune:[/] {escape(str(problem).strip())}")
+        console.print(f"[bold red]hicache-tune:[/] {escape(str(problem).strip())}")
         return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from harness.environment import Environment
 from harness.load.job import JOB_FILE, LoadJob
-from harness.load.record import read_records
-from harness.reload_cost import reload_cost
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.reload_cost import Estimate, ReloadCost
+from harness.store import TrialRecord
 from harness.summary import Summary
 from harness.telemetry import CacheDelta
 from harness.telemetry.trial_metrics import OFF, ON, ReloadFigures, TrialFigures
@@ -18,8 +17,8 @@ from tuning.study import BASELINES
 TTFT_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-def figures_of(record: TrialRecord, root: Path | None = None) -> TrialFigures:
-    """Take the figures of `record`; those of its reloads are fitted on its requests, when `root` has them."""
+def figures_of(record: TrialRecord) -> TrialFigures:
+    """Take the figures of `record`."""
     cache, summary = record.cache, record.summary
     return TrialFigures(
         number=record.number,
@@ -27,7 +26,7 @@ def figures_of(record: TrialRecord, root: Path | None = None) -> TrialFigures:
         purpose=record.purpose,
         outcome=record.outcome.value,
         failure=record.failure.kind.value if record.failure else None,
-        ttft_s=_ttft_s(summary),
+        ttft_s=_ttft_s(summary) if record.usable else {},  # what may not be compared is not shown as a number
         headroom=record.headroom,
         cached_ratio=_cached_ratio(cache),
         requests=_requests(summary),
@@ -35,7 +34,7 @@ def figures_of(record: TrialRecord, root: Path | None = None) -> TrialFigures:
         evicted_tokens=cache.evicted_tokens if cache else None,
         eviction_s=cache.eviction_seconds if cache else None,
         backup_tokens=cache.backup_tokens if cache else None,
-        reload=_reload(record, cache, root) if cache and root else None,
+        reload=_reload(record.reload) if record.reload else None,
         steps_s={step.name: step.seconds for step in record.steps},
     )
 
@@ -97,13 +96,13 @@ def _requests(summary: Summary | None) -> dict[str, int]:
     }
 
 
-def _reload(record: TrialRecord, cache: CacheDelta, root: Path) -> ReloadFigures | None:
-    """Fit what reloads cost; None without reloads, or with too few of them."""
-    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
-    if not cache.load_back_tokens or not path.exists():
-        return None
-    cost = reload_cost(read_records(path), cache, kv_bytes_per_token=None)
+def _reload(cost: ReloadCost) -> ReloadFigures | None:
+    """Take what the fit on the client's records says; None where there were too few requests for one."""
     fixed, reload, compute = cost.reload_fixed_s, cost.reload_s_per_token, cost.compute_s_per_token
     if fixed is None or reload is None or compute is None:
         return None
-    return ReloadFigures(fixed.value, reload.value, compute.value, cost.break_even_tokens)
+    return ReloadFigures(_bounds(fixed), _bounds(reload), _bounds(compute), cost.break_even_tokens)
+
+
+def _bounds(found: Estimate) -> dict[str, float]:
+    return {"estimate": found.value, "low": found.low, "high": found.high}

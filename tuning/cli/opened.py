@@ -17,14 +17,16 @@ from harness.errors import StoreError
 from harness.lab import Lab
 from harness.load.job import ApiName
 from harness.stopping import StopFlag
-from harness.store import Outcome, read_trials
-from harness.telemetry import Exporter, open_nvml, required
+from harness.store import TrialRecord, read_trials
+from harness.telemetry import Exporter, Nvml, NvmlUnavailable, open_nvml, required
 from scenarios import Plan, PromptTokenizer, Scenario, describe, make_plan
-from tuning.cli.figures import conditions_of
+from tuning.cli.figures import baseline_of, conditions_of, figures_of
 from tuning.cli.target import StudyOptions
 from tuning.cli.watch import ConsoleWatch
 from tuning.config import Search, StudyFile, open_study
+from tuning.engines import launcher_of
 from tuning.objective import Constraint, Objective
+from tuning.room import check_machine
 
 METRICS_FILE = "metrics.prom"
 """What the exporter showed last, for node_exporter's textfile collector: a study that has ended can be compared."""
@@ -57,12 +59,13 @@ def opened(
     for warning in spec.warnings:
         console.print(f"[yellow]note:[/] {escape(warning)}")
     objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
-    device = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.gpus if spec.device == "cuda" else None)
-    if any(constraint.metric == "headroom.device" for constraint in objective.constraints):
+    device = open_devices(spec)
+    if any(constraint.metric.startswith("headroom.device") for constraint in objective.constraints):
         required(device)
     tokenizer = PromptTokenizer.load(wanted.model)
     summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
     file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
+    check_machine(wanted, spec, unique_tokens=summary.unique_tokens)
     open_study(root, file, resume=options.resume)
     stop = StopFlag()
     with (
@@ -70,11 +73,8 @@ def opened(
         Exporter(root.name) as exporter,
         ConsoleWatch(console, root, exporter, planned=planned) as watch,
     ):
-        exporter.study_started(
-            planned_trials=planned,
-            done_trials=_tried(root),
-            about=conditions_of(wanted, file.environment),
-        )
+        exporter.study_started(planned_trials=planned, about=conditions_of(wanted, file.environment))
+        _tell_earlier_trials(exporter, root, objective)
         if options.metrics_port is not None:
             exporter.start(options.metrics_port)
         lab = Lab(
@@ -87,6 +87,8 @@ def opened(
             load_limit_s=wanted.load_limit_s,
             warm_up_tokens=round(summary.mean_prompt_tokens),
             device=device,
+            launcher=launcher_of(wanted, spec, root, gpus=uuids(device)),
+            api_key_env=wanted.api_key_env,
             load_processes=options.load_processes,
             session_header=options.session_header,
         )
@@ -95,6 +97,20 @@ def opened(
         finally:
             exporter.study_ended()
             _keep_metrics(console, exporter, root)
+            if not stop.should_stop():
+                exporter.wait_scraped()
+
+
+def open_devices(spec: EngineSpec) -> Nvml | NvmlUnavailable:
+    """Open the GPUs that the engine computes on, as far as they are this machine's."""
+    if not spec.near:
+        return NvmlUnavailable("the engine runs on another machine")
+    return open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"), count=spec.gpus if spec.device == "cuda" else None)
+
+
+def uuids(device: Nvml | NvmlUnavailable) -> tuple[str, ...]:
+    """Return the UUIDs of the GPUs in use."""
+    return tuple(gpu.uuid for gpu in device.devices) if isinstance(device, Nvml) else ()
 
 
 def _keep_metrics(console: Console, exporter: Exporter, root: Path) -> None:
@@ -104,7 +120,13 @@ def _keep_metrics(console: Console, exporter: Exporter, root: Path) -> None:
         console.print(f"[yellow]{escape(str(problem))}[/]")
 
 
-def _tried(root: Path) -> int:
-    """Count the settings, or rates, that earlier runs of the study have tried."""
-    done = [r for r in read_trials(root) if r.purpose != "confirm" and r.outcome is not Outcome.INTERRUPTED]
-    return len({(record.setting.key, record.rate_per_s) for record in done})
+def _tell_earlier_trials(exporter: Exporter, root: Path, objective: Objective) -> None:
+    """Show what earlier runs of the study have found."""
+    best: TrialRecord | None = None
+    for record in read_trials(root):
+        feasible = record.purpose == "search" and objective.feasible(record)
+        if feasible and (best is None or record.p99_s < best.p99_s):
+            best = record
+        exporter.trial_finished(
+            figures_of(record), best=figures_of(best) if best else None, baseline=baseline_of(record)
+        )

@@ -67,7 +67,7 @@ class ConsoleWatch:
 
     def probe_ends(self, probe: ProbeResult, seconds: float) -> None:
         """Show whether the rate keeps the service level."""
-        self._exporter.trial_finished(figures_of(read_trial(folder_of(self._root, probe.trial, "limit")), self._root))
+        self._exporter.trial_finished(figures_of(read_trial(folder_of(self._root, probe.trial, "limit"))))
         self._log.info("probe ends", trial=probe.trial, meets=probe.meets, why_not=probe.why_not, seconds=seconds)
         p99 = f"TTFT P99 {probe.p99_s:.3f} s, " if probe.p99_s is not None else ""
         verdict = "[green]kept[/]" if probe.meets else f"[yellow]missed[/]: {escape(probe.why_not)}"
@@ -100,7 +100,7 @@ class ConsoleWatch:
         """Show what the trial was worth."""
         steady = record.summary.steady if record.summary else None
         self._exporter.trial_finished(
-            figures_of(record, self._root), best=figures_of(best) if best else None, baseline=baseline_of(record)
+            figures_of(record), best=figures_of(best) if best else None, baseline=baseline_of(record)
         )
         self._log.info(
             "trial ends",
