@@ -23,7 +23,10 @@ from scenarios.errors import ScenarioError
 def analyse(load: Load, machine: Machine) -> Analysis:
     """Count everything on `load` and judge it for `machine`; raise ScenarioError when it has no prompt."""
     if not load.stream.prompt_tokens[load.stream.counted].any():
-        raise ScenarioError(f"{load.source}: no request has a prompt, so there is nothing to analyse; check the file")
+        raise ScenarioError(
+            f"{load.source}: no request has a prompt whose tokens are known, so there is nothing to analyse; check the "
+            "file, or give --model when it holds text, which only a tokenizer can count"
+        )
     cache = None if load.unknown else _cache_use(load, machine)
     verdict = decide(cache, machine, others_known=load.others_known) if cache else Verdict(Answer.UNKNOWN, load.unknown)
     return Analysis(

@@ -69,7 +69,7 @@ def _without_device(prior: CachePrior, machine: Machine, endless: float) -> Verd
 
 
 def _with_pool(pool: Mark, off: Mark, machine: Machine) -> Verdict:
-    size = f" ({pool.host_gb:,.0f} GB a rank)" if pool.host_gb is not None else ""
+    size = f" ({_gb(pool.host_gb)} GB a rank)" if pool.host_gb is not None else ""
     gain = (
         f"{pool.pool}{size} raises the hit rate from {off.device_hit_rate:.0%} to {pool.hit_rate:.0%} and saves "
         f"{pool.saved_work:.0%} of the prefill work"
@@ -96,4 +96,9 @@ def _with_pool(pool: Mark, off: Mark, machine: Machine) -> Verdict:
 
 def _size(tokens: float, machine: Machine) -> str:
     gb = machine.gb(tokens)
-    return f"{tokens:,.0f} tokens" + (f" ({gb:.1f} GB a rank)" if gb is not None else "")
+    return f"{tokens:,.0f} tokens" + (f" ({_gb(gb)} GB a rank)" if gb is not None else "")
+
+
+def _gb(gb: float) -> str:
+    """Write a size, of tiny models too: 0 GB would be no pool."""
+    return f"{gb:,.0f}" if gb >= 10 else f"{gb:.2g}"

@@ -44,8 +44,8 @@ def same_fields(place: Place, first: Place, mine: frozenset[str], firsts: frozen
     """Raise BadRecord when this record is timed by other fields than the first record of its kind."""
     if mine == firsts:
         return
-    has = _names(mine - firsts) or "no such field"
-    had = _names(firsts - mine) or "no such field"
+    has = _names(mine - firsts) or "no time"
+    had = _names(firsts - mine) or "no time"
     raise BadRecord(f"{place}: has {has} where {first.short} has {had}; all turns of a trace must be timed alike")
 
 

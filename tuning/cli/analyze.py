@@ -63,8 +63,9 @@ class LoadOptions:
         from scenarios import list_scenarios, load_scenario
         from scenarios.analysis import load_of_scenario
 
-        is_file = source.endswith(SCENARIO_SUFFIXES) or not Path(source).exists()
-        if source in list_scenarios() or is_file:
+        path = Path(source)
+        is_name = len(path.parts) == 1 and not path.suffix and not path.exists()
+        if source in list_scenarios() or is_name or source.endswith(SCENARIO_SUFFIXES):
             return load_of_scenario(
                 load_scenario(source),
                 self.seed,

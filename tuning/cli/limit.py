@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Self
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -19,11 +19,11 @@ from harness.engine.spec import EngineSpec
 from scenarios import Plan
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
-from tuning.cli.target import ABOVE_0, EFFORT, StudyOptions
+from tuning.cli.target import ABOVE_0, EFFORT, SGLANG_DEFAULT, SPACE, StudyOptions
 from tuning.config import Effort, Search
 from tuning.limit import Bisection, rounded
 from tuning.objective import Constraint
-from tuning.space import Space, setting_of
+from tuning.space import Ranges, one_setting
 
 if TYPE_CHECKING:
     from tuning.limit_finder import Limit, ProbeResult
@@ -62,6 +62,9 @@ class LimitOptions(StudyOptions):
         Parameter(group=LEVEL, validator=Number(gte=0.01, lte=1), help="Relative width of the gap that is left."),
     ] = 0.1
     budget: Annotated[str | None, Parameter(group=EFFORT, help="Time for all probes, as 15m or 2h.")] = None
+    hicache: Annotated[
+        str, Parameter(group=SPACE, help="`on` or `off`; by default `on` when a flag of its host pool is given.")
+    ] = SGLANG_DEFAULT
 
     def search(self) -> Search:
         """Resolve the flags to what is measured; raise ConfigError or ScenarioError that names the flag at fault."""
@@ -70,7 +73,28 @@ class LimitOptions(StudyOptions):
                 raise ConfigError(f"--slo `{text}`: a service level is an upper bound; write METRIC <= LIMIT")
         if self.min_rate > self.max_rate:
             raise ConfigError(f"--min-rate {self.min_rate:g} is above --max-rate {self.max_rate:g}; swap them")
-        return self.search_under((*self.slo, *self.constraint))
+        self.budget_s()
+        return self._with_one_setting().search_under((*self.slo, *self.constraint))
+
+    def _with_one_setting(self) -> Self:
+        """Leave every flag that is not given to SGLang's own default: the ranges of a search are no setting."""
+        if self.engine == "attach" and not self.restart_hook:  # the server's own setting is the one
+            return replace(self, hicache=Ranges().hicache) if self.hicache == SGLANG_DEFAULT else self
+        pool = (self.hicache_ratio, self.hicache_size, self.hicache_write_policy, self.transfer)
+        with_pool = any(value not in (None, SGLANG_DEFAULT) for value in pool)
+        return replace(
+            self,
+            hicache=("on" if with_pool else "off") if self.hicache == SGLANG_DEFAULT else self.hicache,
+            mem_fraction_static=self.mem_fraction_static or SGLANG_DEFAULT,
+            hicache_ratio=self.hicache_ratio or SGLANG_DEFAULT,
+            hicache_write_policy=self.hicache_write_policy or SGLANG_DEFAULT,
+            transfer=self.transfer or SGLANG_DEFAULT,
+            page_size=self.page_size or SGLANG_DEFAULT,
+        )
+
+    def budget_s(self) -> float | None:
+        """Read the time for all probes; raise ConfigError when it is none."""
+        return parse_duration(self.budget, "--budget") if self.budget else None
 
     def effort(self) -> Effort:
         """Resolve the flags to how much is spent; only the launch's time-out has a meaning here."""
@@ -93,26 +117,15 @@ def find_limit(options: LimitOptions | None = None) -> int:
     return _find(console, options, wanted, setting, spec, root)
 
 
-def one_setting(space: Space) -> Setting:
-    """Return the only setting of `space`; raise ConfigError that names a flag with several values."""
-    values: dict[str, Any] = {}
-    for dimension in space.dimensions:
-        if dimension.needs_hicache and not values.get("hicache"):
-            continue
-        if len(dimension.choices) != 1:
-            flag = f"--{dimension.name.replace('_', '-')}"
-            raise ConfigError(f"{flag} {dimension.values_text}: find-limit measures one setting; give one value")
-        values[dimension.name] = dimension.choices[0]
-    return setting_of(values)
-
-
 def _find(
     console: Console, options: LimitOptions, wanted: Search, setting: Setting, spec: EngineSpec, root: Path
 ) -> int:
     from harness.files import write_atomically
     from tuning.cli.opened import opened
+    from tuning.cli.sizing import settled
     from tuning.limit_finder import LimitFinder
 
+    wanted = settled(console, wanted, spec, root)
     with opened(console, options, wanted, spec, root, planned=PLANNED_PROBES) as study:
         study.lab.slo_ttft_s = ttft_level_s(wanted)
         finder = LimitFinder(
@@ -122,7 +135,7 @@ def _find(
             how=_bisection(options, study.plan(wanted.scenario, wanted.seed)),
             watch=study.watch,
             make_plan=lambda rate_per_s, seed: study.plan(wanted.scenario.opened(rate_per_s), seed),
-            budget_s=parse_duration(options.budget, "--budget") if options.budget else None,
+            budget_s=options.budget_s(),
         )
         limit = finder.run()
     text = limit.model_dump_json(indent=1) + "\n"
@@ -195,10 +208,12 @@ def _show_plan(console: Console, options: LimitOptions, wanted: Search, setting:
     import shlex
 
     from scenarios import PromptTokenizer, make_plan
+    from tuning.engines import command_of
 
     how = _bisection(options, make_plan(wanted.scenario, wanted.seed, PromptTokenizer.load(wanted.model), wanted.api))
     console.print(f"[bold]{escape(setting.label)}[/]")
-    console.print(escape(shlex.join(spec.argv(setting, 30000))), soft_wrap=True, highlight=False)
+    if command := command_of(wanted, spec, setting):
+        console.print(escape(shlex.join(command)), soft_wrap=True, highlight=False)
     console.print(
         f"scenario {wanted.scenario.name}; first rate {how.start_per_s:g} sessions/s, then doubled until "
         f"{' and '.join(options.slo)} is missed, then halved to within {how.precision:.0%}"

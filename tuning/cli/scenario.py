@@ -74,7 +74,7 @@ def show(
     table = Table(show_header=False, box=None)
     for name, value in asdict(summary).items():
         if value is not None:
-            table.add_row(name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else str(value))
+            table.add_row(name.replace("_", " "), _figure(value))
     if isinstance(scenario, Replay):
         recorded = read_recorded(scenario.replay, tokenizer)
         table.add_row("recorded sessions", f"{len(recorded.sessions)}, and {recorded.dropped} left out as too long")
@@ -167,6 +167,13 @@ def _print_session(console: Console, session: Session, tokenizer: PromptTokenize
             )
         else:
             say("assistant", turn.reply_text, turn.reply_token_ids, left)
+
+
+def _figure(value: object) -> str:
+    """Write a number for people: four digits of a small one, all whole ones of a large one."""
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _load(scenario: Scenario) -> str:

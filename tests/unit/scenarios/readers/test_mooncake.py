@@ -116,7 +116,7 @@ def test_the_block_size_is_found(size: int, tmp_path: Path) -> None:
         ([line(), line(), line(blocks=[1])], ["line 3", "1 block ids", "1000 tokens", "2 blocks of 512"]),
         ([line(), {"timestamp": 1, "hash_ids": [1]}], ["line 2", "none of `input_length`"]),
         ([line(), line(text_input="x")], ["line 2", "`input_length` and `text_input`", "exactly one"]),
-        ([line(), {**line(), "timestamp": None}], ["line 2", "no such field", "line 1", "`timestamp`"]),
+        ([line(), {**line(), "timestamp": None}], ["line 2", "no time", "line 1", "`timestamp`"]),
         ([line(), line(tokens=0)], ["line 2", "`input_length` is 0"]),
         ([line(), {**line(), "input_length": "9"}], ["line 2", "`input_length` is '9'", "valid integer"]),
         ([line(), {**line(), "timestamp": float("nan")}], ["line 2", "`timestamp` is nan", "finite"]),

@@ -153,7 +153,7 @@ def test_parts_tools_and_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (line("u:1", timestamp="2024-01-01"), ["line 2", "`timestamp`", "line 1", "no such field"]),
+        (line("u:1", timestamp="2024-01-01"), ["line 2", "`timestamp`", "line 1", "no time"]),
         ({"messages": [{"role": "wizard", "content": "x"}]}, ["line 2", "unknown role 'wizard'", "developer"]),
         ({"messages": []}, ["line 2", "`messages`", "at least 1"]),
         ({"messages": [{"content": "x"}]}, ["line 2", "`messages.0.role` is missing"]),

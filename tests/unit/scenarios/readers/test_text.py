@@ -167,7 +167,7 @@ def test_aiperf_turns_with_delays(tmp_path: Path) -> None:
     ("second", "words"),
     [
         ([{"text": "a", "delay": 1}], ["line 2", "`delay`", "`timestamp`"]),
-        ([{"text": "a"}], ["line 2", "no such field", "`timestamp`"]),
+        ([{"text": "a"}], ["line 2", "no time", "`timestamp`"]),
         ([{"text": "a", "timestamp": 5}, {"text": "b", "timestamp": 4}], ["line 2", "`turns.1.timestamp`", "before"]),
         ([{"text": "a", "timestamp": 1, "role": "assistant"}], ["line 2", "role assistant"]),
         ([], ["line 2", "`turns`"]),
@@ -207,6 +207,6 @@ def test_one_turn_a_line_by_the_clock(tmp_path: Path) -> None:
     timed = [{"session_id": n, "text": "x", "timestamp": n * 1000} for n in (1, 2)]
     assert [r.at_s for r in open_trace(json_lines(tmp_path / "t", timed)).requests()] == [0.0, 1.0]
     sentence = refused(json_lines(tmp_path / "u", [timed[0], {"session_id": 9, "text": "x"}]))
-    assert "line 2: has no such field where line 1 has `timestamp`" in sentence
+    assert "line 2: has no time where line 1 has `timestamp`" in sentence
     later = refused(json_lines(tmp_path / "v", [{"session_id": 9, "text": "x"}, timed[0]]))
-    assert "line 2: has `timestamp` where line 1 has no such field" in later
+    assert "line 2: has `timestamp` where line 1 has no time" in later

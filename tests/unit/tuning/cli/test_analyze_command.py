@@ -106,6 +106,25 @@ def test_what_is_neither_a_scenario_nor_a_file_is_said(capsys: pytest.CaptureFix
     assert "did you mean `support-chat`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("path", ["nope.jsonl", "traces/nope"])
+def test_a_trace_that_is_not_there_is_said(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What looks like a file is no misspelled scenario."""
+    assert run(["analyze", path]) == 1
+    assert f"cannot read the trace {path}: No such file or directory" in capsys.readouterr().err
+
+
+def test_text_without_a_model_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """A chat log is no broken file: what is missing is the tokenizer that counts it."""
+    assert run(["analyze", str(TRACE.parents[1] / "scenarios" / "chats.jsonl")]) == 1
+    assert "or give --model when it holds text" in capsys.readouterr().err
+
+
+def test_a_tiny_pool_is_not_called_0_gb(capsys: pytest.CaptureFixture[str]) -> None:
+    """The CPU engine's pools are far below a gigabyte."""
+    assert run(["analyze", "cpu-smoke", "--device-kv-tokens", "6272", "--kv-bytes-per-token", "4096"]) == 0
+    assert "--hicache-ratio 2 (0.051 GB a rank)" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_a_page_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The analysis is printed all the same."""
     source = mooncake(tmp_path / "trace.jsonl", [[1], [1]])
