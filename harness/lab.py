@@ -9,15 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.draft import Watch
+from harness.engine.api_key import api_key_headers
 from harness.engine.client import EngineClient
 from harness.engine.handle import Launcher
+from harness.engine.hang import HANG_AFTER_S
 from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
 from harness.engine.memory import DeviceRoom, Learned
 from harness.engine.preflight import HostRoom
+from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
+from harness.engine.storage import StorageTier
 from harness.load.job import ApiName, LoadJob
-from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Unavailable
+from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Source, Unavailable
+from harness.telemetry.sources import HostSource
 from scenarios.plan import Plan, write_plan
 
 DEVICE_MEMORY_SLACK_BYTES = 256 * 2**20
@@ -43,8 +48,14 @@ class Lab:
     launcher: Launcher | None = None
     """How an engine is started; None starts a process of this machine."""
     load_processes: int = 1
+    api_key_env: str | None = None
+    """The environment variable with the key of an engine that asks for one."""
     session_header: str | None = None
     """A header by which a router in front of the engines keeps a session on one of them."""
+    keep_storage: bool = False
+    """Whether a trial may find what earlier ones have left in the storage tier."""
+    hang_after_s: float = HANG_AFTER_S
+    """An engine that hangs is not waited for after so long a silence under load."""
     slo_ttft_s: float | None = None
     """A load whose TTFT P99 cannot meet this any more is stopped; None lets it end."""
 
@@ -56,12 +67,21 @@ class Lab:
     @property
     def starts(self) -> Launcher:
         """How an engine is started."""
-        return self.launcher or ProcessLauncher(self.spec)
+        return self.launcher or ProcessLauncher(self.spec, self.storage)
+
+    @property
+    def storage(self) -> StorageTier:
+        """The storage tier of the engines that are processes of this machine."""
+        return StorageTier(self.root, self.spec.around, keep=self.keep_storage)
+
+    def empty_storage(self, setting: Setting) -> bool | None:
+        """Empty the storage tier unless it is to be kept; None where the setting has none of ours."""
+        return None if self.launcher else self.storage.empty(setting)
 
     @contextmanager
     def client(self, base_url: str) -> Iterator[EngineClient]:
         """Open a control client to the engine at `base_url`."""
-        client = EngineClient(base_url)
+        client = EngineClient(base_url, api_key_headers(self.api_key_env))
         try:
             yield client
         finally:
@@ -84,6 +104,7 @@ class Lab:
             out_dir=folder,
             limit_s=self.load_limit_s,
             absent_cache_means_zero=True,
+            api_key_env=self.api_key_env,
             processes=self.load_processes,
             session_header=self.session_header,
             slo_ttft_s=self.slo_ttft_s,
@@ -99,12 +120,19 @@ class Lab:
         return HostRoom(memory.available_bytes, memory.total_bytes, self.spec.host_reserve_bytes)
 
     @property
+    def host(self) -> Source[HostMemory]:
+        """Where the host memory of the engine is read: nowhere when it runs on another machine."""
+        return HostSource() if self.spec.near else Unavailable("the engine runs on another machine")
+
+    @property
     def devices_name(self) -> str:
         """Name what the engine computes on: the UUIDs of its GPUs, or `cpu`."""
         return "+".join(gpu.uuid for gpu in self.device.devices) if isinstance(self.device, Nvml) else self.spec.device
 
     def device_room(self) -> DeviceRoom | None:
-        """Read size and free memory of the fullest device in use; None without NVML."""
+        """Read size and free memory of the fullest device in use; None without NVML, or when the engine is not ours."""
+        if not self.spec.here:
+            return None
         reading = self.device.read()
         if isinstance(reading, Unavailable):
             return None

@@ -8,26 +8,31 @@ left behind is checked, and the verdict says whether the measurement may be comp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from harness.draft import Draft
+from harness.engine.attach import check_restarted
 from harness.engine.client import EngineClient
 from harness.engine.failure import EngineLost, LaunchFailed, classify
 from harness.engine.handle import EngineHandle
+from harness.engine.hang import watching_for_a_hang
 from harness.engine.preflight import preflight
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
 from harness.errors import EngineUnreachable, Interrupted, LoadError, TelemetryError
 from harness.lab import Lab
-from harness.load.job import Stopped
+from harness.load.job import LoadProgress, Stopped
 from harness.load.runner import LoadResult, run_load
 from harness.store import ENGINE_LOG_FILE, SAMPLES_FILE, Purpose, TrialRecord, folder_of, write_trial
 from harness.telemetry import MetricsSnapshot, sampling
 from scenarios.plan import Plan
 
 WARM_UP_REQUESTS = 2
+LOST_TERM_S = 2.0
+"""An engine that hangs would wait for its requests for ever before it follows SIGTERM."""
 
 
 def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
@@ -59,7 +64,10 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
                     should_stop=lab.should_stop,
                     log_tells_phases=draft.launch.log_tells_phases,
                 )
-                draft.ready(client.server_info(), phases)
+                told = client.server_info()
+                draft.ready(told, phases)
+                if not lab.spec.here:
+                    check_restarted(draft.setting, told)
                 engine.pin(lab.spec.engine_cpus)
             with draft.step("warm-up"):
                 client.warm_up(requests=WARM_UP_REQUESTS, prompt_tokens=lab.warm_up_tokens)
@@ -72,6 +80,7 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
                 draft.counted(before, after, lab.spec)
         with draft.step("hygiene"):
             draft.memory_back(lab.wait_device_memory_back(room.free_bytes if room else None))
+            lab.empty_storage(draft.setting)  # it may be large, and no later trial may use it
     except (LaunchFailed, EngineLost) as problem:
         draft.failed(problem.failure)
     except (LoadError, TelemetryError) as problem:
@@ -88,6 +97,7 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineHandle]:
     """Launch the engine, and stop it to the last process whatever happens in between."""
     with draft.step("launch"):
         lab.starts.end_orphans(lab.ledger)  # an engine that outlived its stop would hold memory that this one needs
+        draft.storage(lab.empty_storage(draft.setting))
         draft.launch = lab.starts.plan(draft.setting)
         engine = lab.starts.launch(
             draft.launch,
@@ -96,22 +106,35 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineHandle]:
             book=lab.ledger,
             should_stop=lab.should_stop,
         )
+    patience_s = float("inf")
     try:
         yield engine
     except EngineUnreachable as problem:
+        patience_s = LOST_TERM_S
         raise EngineLost(classify(engine.log_text, engine.exit_code, otherwise=str(problem))) from problem
+    except EngineLost:
+        patience_s = LOST_TERM_S
+        raise
     finally:
         with draft.step("stop"):
-            draft.stopped(engine.stop(term_s=lab.stop_term_s(), must_hurry=lab.must_hurry))
+            draft.stopped(engine.stop(term_s=min(lab.stop_term_s(), patience_s), must_hurry=lab.must_hurry))
 
 
 def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineHandle, client: EngineClient, plan: Plan) -> LoadResult:
-    """Play the plan's sessions while telemetry watches; raise EngineLost when the engine dies under it."""
-    with sampling(client.base_url, engine.pids, lab.device) as sampler:
+    """Play the plan's sessions while telemetry watches; raise EngineLost when the engine dies or hangs under it."""
+    with (
+        sampling(client.base_url, engine.pids, lab.device, host=lab.host) as sampler,
+        watching_for_a_hang(lambda: lab.client(client.base_url), lab.hang_after_s) as hang,
+    ):
+
+        def heard(progress: LoadProgress) -> None:
+            hang.heard(time.monotonic(), progress.silent_s)
+            draft.playing(progress)
+
         result = run_load(
             lab.load_job(client.base_url, plan, folder),
-            on_progress=draft.playing,
-            should_stop=lambda: lab.should_stop() or engine.exit_code is not None,
+            on_progress=heard,
+            should_stop=lambda: lab.should_stop() or engine.exit_code is not None or bool(hang.said),
             cpus=lab.spec.load_cpus or None,
         )
     telemetry = sampler.result()
@@ -122,6 +145,9 @@ def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineHandle, client: En
     if engine.exit_code is not None or result.outcome.stopped is Stopped.ENGINE_LOST:
         draft.loaded(result)
         raise EngineLost(classify(engine.log_text, engine.exit_code, under_load=True))
+    if hang.said:
+        draft.loaded(result)
+        raise EngineLost(hang.failure(engine.log_text))
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,6 +18,8 @@ from tuning.space import Dimension, Engine, Space
 
 STUDY_FILE = "study.json"
 SCHEMA_VERSION = 1
+HOW_IT_IS_REACHED = frozenset({"api_key_env", "engine_port"})
+"""What may differ from one resume to the next, as it says nothing of what is measured."""
 
 
 class Search(StrictModel):
@@ -27,6 +30,12 @@ class Search(StrictModel):
     model: str
     tp_size: int = Field(default=1, ge=1)
     dp_size: int = Field(default=1, ge=1)
+    image: str | None = None
+    url: str | None = None
+    restart_hook: tuple[str, ...] = ()
+    restart_input: Literal["append", "json"] = "append"
+    api_key_env: str | None = None
+    engine_port: int | None = Field(default=None, ge=1, le=65535)
     engine_args: tuple[str, ...] = ()
     copy_gb_per_s: float | None = Field(default=None, gt=0)
     scenario: Scenario
@@ -35,6 +44,11 @@ class Search(StrictModel):
     space: Space
     constraints: tuple[str, ...]
     load_limit_s: float = Field(gt=0)
+
+    @property
+    def only_measures(self) -> bool:
+        """Whether nothing restarts the engine, so that there is one setting: the one that it runs."""
+        return self.engine == "attach" and not self.restart_hook
 
 
 class Effort(StrictModel):
@@ -46,10 +60,9 @@ class Effort(StrictModel):
     confirm_rounds: int = Field(ge=0)
     ready_timeout_s: float = Field(gt=0)
 
-    @property
-    def confirm_trials(self) -> int:
-        """Trials of a whole confirmation: the top few and both baselines, in each round."""
-        return (self.confirm_top + 2) * self.confirm_rounds
+    def confirm_trials(self, baselines: int) -> int:
+        """Count the trials of a whole confirmation: the top few and the baselines, in each round."""
+        return (self.confirm_top + baselines) * self.confirm_rounds
 
 
 class StudyFile(StrictModel):
@@ -114,7 +127,7 @@ def _differences(stored: Search, wanted: Search) -> list[str]:
         was, now = getattr(stored, name), getattr(wanted, name)
         if isinstance(was, Space) and isinstance(now, Space):
             found += _space_differences(was, now)
-        elif was != now:
+        elif was != now and name not in HOW_IT_IS_REACHED:
             found.append(f"{name}: {'its content has changed' if name == 'scenario' else f'was {was}, is {now}'}")
     return found
 

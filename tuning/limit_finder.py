@@ -105,7 +105,7 @@ class LimitFinder:
         """Find the limit; raise EngineError when no engine starts, LoadError when the client cannot keep up."""
         started = time.monotonic()
         with alone(self.lab.root, self.lab.devices_name):
-            self.lab.ledger.end_orphans()
+            self.lab.starts.end_orphans(self.lab.ledger)
             self.records = read_trials(self.lab.root)
             while not self.lab.should_stop():
                 following = self.how.next_probe(self._probes())

@@ -18,7 +18,7 @@ from tuning.budget import Budget
 from tuning.config import Effort
 from tuning.locks import alone
 from tuning.objective import Objective
-from tuning.study import BASELINES, Study, stops_the_search
+from tuning.study import Study, stops_the_search
 from tuning.verdict import Verdict, decide
 
 CONFIRM_SEED_OFFSET = 1000
@@ -65,7 +65,8 @@ class Searcher:
             self.records = read_trials(self.lab.root)
             self.study.settle()
             effort = self.effort
-            self.budget = Budget(effort.trials, effort.budget_s, effort.confirm_trials)
+            confirm_trials = effort.confirm_trials(len(self.study.baselines))
+            self.budget = Budget(effort.trials, effort.budget_s, confirm_trials)
             for record in self.records:
                 self.budget.spent(record.duration_s)
                 self._learn_memory(record)
@@ -75,7 +76,8 @@ class Searcher:
 
     def verdict(self) -> Verdict:
         """Decide from what is measured so far."""
-        return decide(self.records, self.lab.root, baseline_key=BASELINES[0].key, objective=self.objective)
+        baseline_key = self.study.baselines[0].key if self.study.baselines else None
+        return decide(self.records, self.lab.root, baseline_key=baseline_key, objective=self.objective)
 
     def _search(self) -> None:
         while not self.lab.should_stop() and self.budget.allows_search_trial(self._searched()):
@@ -108,8 +110,9 @@ class Searcher:
         if not feasible:
             return []
         best_first = sorted(feasible, key=lambda record: record.p99_s)
-        top = [record.setting for record in best_first if record.setting not in BASELINES][: self.effort.confirm_top]
-        return [*BASELINES, *top]
+        baselines = self.study.baselines
+        top = [record.setting for record in best_first if record.setting not in baselines][: self.effort.confirm_top]
+        return [*baselines, *top]
 
     def _has_confirmed(self, setting: Setting, seed: int) -> bool:
         """Whether there is a confirmation that says something; a resume tries again what was invalid twice."""

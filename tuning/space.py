@@ -100,6 +100,32 @@ def setting_of(values: dict[str, Any]) -> Setting:
     return Setting.parse({**known, "extra": extra}, where="setting").canonical()
 
 
+def only(setting: Setting) -> Space:
+    """Return the space that holds `setting` alone, for an engine that nothing restarts."""
+    values: dict[str, Choice] = {"hicache": setting.hicache}
+    for name in type(setting).model_fields:
+        value = getattr(setting, name)
+        if name not in ("hicache", "hicache_io_backend", "hicache_mem_layout", "extra") and value is not None:
+            values[name] = value
+    if setting.hicache_io_backend is not None or setting.hicache_mem_layout is not None:
+        values["transfer"] = "/".join(canonical_transfer(setting.hicache_io_backend, setting.hicache_mem_layout))
+    values |= setting.extra
+    return Space(dimensions=tuple(Dimension(name=name, choices=(value,)) for name, value in values.items()))
+
+
+def one_setting(space: Space) -> Setting:
+    """Return the only setting of `space`; raise ConfigError that names a flag with several values."""
+    values: dict[str, Any] = {}
+    for dimension in space.dimensions:
+        if dimension.needs_hicache and not values.get("hicache"):
+            continue
+        if len(dimension.choices) != 1:
+            flag = f"--{dimension.name.replace('_', '-')}"
+            raise ConfigError(f"{flag} {dimension.values_text}: find-limit measures one setting; give one value")
+        values[dimension.name] = dimension.choices[0]
+    return setting_of(values)
+
+
 class Ranges(StrictModel):
     """What the user may say of the space, each as LOW:HIGH[:STEP], a comma list, or one value; None is our default."""
 
@@ -140,16 +166,20 @@ class Ranges(StrictModel):
         return Space(dimensions=tuple(dimensions))
 
 
-Engine = Literal["local", "cpu"]
+Engine = Literal["local", "docker", "attach", "cpu"]
+"""How an engine comes to be: started here, in a container, by somebody else, or here on CPU."""
 
+GPU_RANGES = Ranges(
+    mem_fraction_static="0.70:0.92:0.02",
+    hicache_ratio="1.5:6:0.5",
+    hicache_write_policy=",".join(WRITE_POLICIES),
+    transfer=",".join(TRANSFERS),
+    page_size="1,16,32,64",
+)
 DEFAULT_RANGES: dict[Engine, Ranges] = {
-    "local": Ranges(
-        mem_fraction_static="0.70:0.92:0.02",
-        hicache_ratio="1.5:6:0.5",
-        hicache_write_policy=",".join(WRITE_POLICIES),
-        transfer=",".join(TRANSFERS),
-        page_size="1,16,32,64",
-    ),
+    "local": GPU_RANGES,
+    "docker": GPU_RANGES,
+    "attach": GPU_RANGES,
     "cpu": Ranges(
         mem_fraction_static="0.84:0.92:0.02",
         hicache_ratio="1.5:6:0.5",

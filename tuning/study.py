@@ -23,6 +23,7 @@ from harness.engine.failure import Blame
 from harness.engine.setting import Setting
 from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
+from tuning.config import Search
 from tuning.objective import Objective
 from tuning.space import Space
 
@@ -36,7 +37,12 @@ SQLITE_TIMEOUT_S = 60
 """A dashboard may hold the file for a while; a result is worth waiting for."""
 
 BASELINES = (Setting(hicache=False), Setting(hicache=True).canonical())
-"""Trials 0 and 1 of every study: HiCache off and on, all else at SGLang's own defaults."""
+"""Trials 0 and 1 of every search: HiCache off and on, all else at SGLang's own defaults."""
+
+
+def baselines_of(search: Search) -> tuple[Setting, ...]:
+    """Return the baselines of a study; none where nothing restarts the engine."""
+    return () if search.only_measures else BASELINES
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,9 @@ class Study:
         objective: Objective,
         seed: int,
         canonical: Callable[[Setting], Setting] = Setting.canonical,
+        baselines: tuple[Setting, ...] = BASELINES,
     ) -> None:
+        self.baselines = baselines
         self._path, self._space, self._objective, self._canonical = path, space, objective, canonical
         with self._storage():
             storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
@@ -81,7 +89,7 @@ class Study:
         """Propose the next setting: first the baselines, then what Optuna asks for; None when the space is used up."""
         searched = [r for r in records if r.purpose == "search" and r.outcome is not Outcome.INTERRUPTED]
         measured = {record.setting.key: record for record in searched}
-        for baseline in BASELINES:
+        for baseline in self.baselines:
             if baseline.key not in measured or stops_the_search(measured[baseline.key]):
                 return Proposal(baseline)
         with self._storage():

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from harness.engine.spec import PUBLIC_PORT
 from harness.load.record import read_records
 from harness.metrics import answered, ttft_s
 from harness.statistics import Interval, Sessions, relative_change
@@ -23,7 +24,6 @@ from scenarios.plan import Phase
 from scenarios.strict import StrictModel
 from tuning.objective import LAUNCHED, Objective
 
-PUBLIC_PORT = "30000"
 NEGLIGIBLE = 0.02
 """Settings whose P99 surely differs by less than this are equal for every user."""
 
@@ -40,6 +40,8 @@ class Kind(enum.StrEnum):
     UNCONFIRMED = "unconfirmed"
     """The budget ended before a confirmation."""
     NONE_FEASIBLE = "none feasible"
+    MEASURED = "measured"
+    """Nothing restarts the engine, so what it runs was measured and compared with nothing."""
 
 
 class Candidate(StrictModel):
@@ -111,8 +113,11 @@ class Confirmed:
         return relative_change(_sessions(theirs), _sessions(mine), 0.99)
 
 
-def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str, objective: Objective) -> Verdict:
-    """Draw the verdict from all records of a study; those that were cut off or at fault themselves say nothing."""
+def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str | None, objective: Objective) -> Verdict:
+    """Draw the verdict from all records of a study; those that were cut off or at fault themselves say nothing.
+
+    Without a baseline there was one setting, which an engine ran that nothing restarts.
+    """
     judged = [r for r in records if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)]
     if not judged:
         why = next((f": {r.reason}" for r in reversed(records) if r.reason), "")
@@ -126,6 +131,8 @@ def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str, obj
     if not sound and best.setting.key in confirmed:
         again = [record for each in confirmed.values() for record in each.records]
         return Verdict(kind=Kind.NONE_FEASIBLE, sentence=f"{_why_nothing(again, objective)}, when measured again")
+    if baseline_key is None:
+        return _measured(best, sound.get(best.setting.key))
     if not sound or baseline_key not in confirmed or best.setting.key not in confirmed:
         return Verdict(
             kind=Kind.UNCONFIRMED,
@@ -154,12 +161,30 @@ def _over_equal_sessions(sound: dict[str, Confirmed], root: Path) -> dict[str, C
     return {key: Confirmed([r for r in c.records if r.seed in shared], root) for key, c in sound.items()}
 
 
-def launch_command(record: TrialRecord) -> str:
-    """Return the command that launches the record's setting for users, on SGLang's usual port."""
-    argv = list(record.argv)
-    argv[argv.index("--port") + 1] = PUBLIC_PORT
+def launch_command(record: TrialRecord) -> str | None:
+    """Return the command by which a user runs the record's setting; None when nothing was launched for it."""
+    words = record.command or _on_the_public_port(record.argv)
     variables = [f"{name}={value}" for name, value in record.env.items()]
-    return shlex.join(["env", *variables, *argv] if variables else argv)
+    return shlex.join(["env", *variables, *words] if variables else words) if words else None
+
+
+def _on_the_public_port(argv: Sequence[str]) -> list[str]:
+    """Return the launch of a record of before the user's command was kept, with the port for users."""
+    words = list(argv)
+    if "--port" in words:
+        words[words.index("--port") + 1] = str(PUBLIC_PORT)
+    return words
+
+
+def _measured(best: TrialRecord, confirmed: Confirmed | None) -> Verdict:
+    only = "nothing restarts this engine, so no other setting was measured"
+    if confirmed is None:
+        said = f"{best.setting.label}: TTFT P99 {best.p99_s:.3f} s, from one trial; {only}"
+        return Verdict(kind=Kind.MEASURED, sentence=said)
+    found = _candidate(confirmed, confirmed, ties=False)
+    p99 = f"TTFT P99 {found.p99_s:.3f} s {_bracket(found.p99_low_s, found.p99_high_s)}"
+    said = f"{found.label}: {p99} over {found.requests} requests; {only}"
+    return Verdict(kind=Kind.MEASURED, sentence=said, winner=found, candidates=(found,))
 
 
 def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import json
 import os
 import shutil
@@ -18,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from harness.engine import guard, ledger
+from harness.engine.effective import differences
 from harness.engine.failure import Failure, FailureKind, LaunchFailed, classify, last_lines
 from harness.engine.flag_source import number_of
 from harness.engine.handle import LaunchPlan
@@ -94,6 +97,13 @@ class Attachment(StrictModel):
         parts = urlsplit(self.url)
         return parts.port or PORTS[parts.scheme]
 
+    @property
+    def is_near(self) -> bool:
+        """Whether it is an address of loopback, where the engine has this machine's memory, but for a tunnel."""
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
 
 @dataclass(frozen=True)
 class AttachLauncher:
@@ -101,12 +111,32 @@ class AttachLauncher:
 
     to: Attachment
     flags: tuple[str, ...] = ()
+    model: str = ""
+
+    def command(self, setting: Setting) -> tuple[str, ...]:
+        """Return the user's own restart; of a hook that takes its flags on stdin, the launch that they describe.
+
+        Without a hook the setting is what runs already, and there is nothing to run.
+        """
+        hook = self.to.restart
+        if hook is None:
+            return ()
+        flags = [*self.flags, *setting.flags()]
+        if hook.hand_over == "json":
+            return ("python", "-m", "sglang.launch_server", "--model-path", self.model, *flags)
+        return tuple(hook.argv(flags))
 
     def plan(self, setting: Setting) -> LaunchPlan:
         """Plan the restart; without a hook nothing is run."""
         flags = [*self.flags, *setting.flags()]
         argv = tuple(self.to.restart.argv(flags)) if self.to.restart else ()
-        return LaunchPlan(argv=argv, port=self.to.port, base_url=self.to.base_url, log_tells_phases=False)
+        return LaunchPlan(
+            argv=argv,
+            command=self.command(setting),
+            port=self.to.port,
+            base_url=self.to.base_url,
+            log_tells_phases=False,
+        )
 
     def launch(
         self,
@@ -224,13 +254,15 @@ def running_setting(server_info: Mapping[str, Any]) -> Setting:
     return Setting.parse({**known, "hicache": on}, where="the engine's /server_info").canonical()
 
 
-def attached_spec(server_info: Mapping[str, Any], model: str) -> EngineSpec:
-    """Describe an engine that runs elsewhere by what it says of itself; `model` is where its tokenizer is here."""
+def attached_spec(server_info: Mapping[str, Any], model: str, *, near: bool = False) -> EngineSpec:
+    """Describe an engine that is not ours by what it says of itself; `model` is where its tokenizer is here."""
     version = str(server_info.get("version") or "")
     config = read_model_config(model)
     dp_attention = bool(server_info.get("enable_dp_attention"))
+    device = str(server_info.get("device") or "cuda")
     around = Surroundings(
         version=number_of(version),
+        platform="cpu" if device == "cpu" else "cuda",
         fixed={"enable-dp-attention": True} if dp_attention else {},
         architecture=architecture(config),
         uses_mla="kv_lora_rank" in text_config(config) if config else None,
@@ -239,13 +271,24 @@ def attached_spec(server_info: Mapping[str, Any], model: str) -> EngineSpec:
         python=Path(sys.executable),
         model=model,
         sglang_version=version,
-        device=str(server_info.get("device") or "cuda"),
+        device=device,
         tp_size=int(server_info.get("tp_size") or 1),
         dp_size=int(server_info.get("dp_size") or 1),
         around=around,
         config=config,
         here=False,
+        near=near,
     )
+
+
+def check_restarted(setting: Setting, server_info: Mapping[str, Any]) -> None:
+    """Raise LaunchFailed when the engine does not run `setting`: a measurement of it would be another setting's."""
+    for found in differences(setting, server_info):
+        said = (
+            f"the engine runs {found.flag} {found.got} and not {found.asked}: the restart hook has to pass on every "
+            "flag that it is given, and to end only once the old engine is gone"
+        )
+        raise LaunchFailed(Failure(FailureKind.BAD_FLAG, said, None))
 
 
 def check_hook(hook: RestartHook) -> None:

@@ -19,10 +19,11 @@ from pathlib import Path
 import psutil
 
 from harness.engine.handle import LaunchPlan
+from harness.engine.launch import port_of
 from harness.engine.ledger import Ledger
-from harness.engine.process import EngineProcess, StopProof, free_port, wait_port_free
+from harness.engine.process import EngineProcess, StopProof, wait_port_free
 from harness.engine.setting import Setting
-from harness.engine.spec import EngineSpec
+from harness.engine.spec import PUBLIC_PORT, EngineSpec
 from harness.errors import EngineMissing
 
 MODEL_FOLDER = "/model"
@@ -52,11 +53,14 @@ class Image:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def docker_argv(image: Image, spec: EngineSpec, setting: Setting, port: int, *, name: str, id_file: Path) -> list[str]:
+def docker_argv(
+    image: Image, spec: EngineSpec, setting: Setting, port: int, *, name: str = "", id_file: Path | None = None
+) -> list[str]:
     """Build the `docker run` command of `setting`: a list, never a shell string.
 
-    The port is published on loopback alone. Variables are named and not written out: their values come from the
-    client's environment, so that no secret stands among the arguments.
+    With a `name` it is a container of ours, which is found again by its label and by the id in `id_file`. The port is
+    published on loopback alone. Variables are named and not written out: their values come from the client's
+    environment, so that no secret stands among the arguments.
     """
     local = Path(spec.model).expanduser()
     model = [(local.absolute(), MODEL_FOLDER)] if local.is_dir() else []
@@ -67,9 +71,11 @@ def docker_argv(image: Image, spec: EngineSpec, setting: Setting, port: int, *, 
         host="0.0.0.0",  # noqa: S104
     )
     return [
-        *(image.program, "run", "--rm", "--init", "--name", name, "--cidfile", str(id_file)),
-        *_pairs("--label", [f"{key}={value}" for key, value in sorted({LABEL: name, **image.labels}.items())]),
-        *_gpu_flags(image),
+        *(image.program, "run", "--rm", "--init"),
+        *(("--name", name) if name else ()),
+        *(("--cidfile", str(id_file)) if id_file else ()),
+        *_pairs("--label", [f"{key}={value}" for key, value in sorted({LABEL: name, **image.labels}.items()) if value]),
+        *gpu_flags(image),
         *("--shm-size", f"{image.shm_gb}g", "--ipc", "private"),
         # The host pool is pinned memory, which the default limit of locked memory refuses.
         *("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"),
@@ -90,13 +96,21 @@ class DockerLauncher:
     image: Image
     folder: Path
 
+    def command(self, setting: Setting) -> tuple[str, ...]:
+        """Return the same `docker run` on SGLang's usual port, with nothing in it by which we find our own."""
+        return tuple(docker_argv(self.image, self.spec, setting, PUBLIC_PORT))
+
     def plan(self, setting: Setting) -> LaunchPlan:
-        """Plan the launch of `setting`, on a port that is free now."""
-        port = free_port(self.spec.host)
+        """Plan the launch of `setting`, on a port that is free now; raise ConfigError when the given one is not."""
+        port = port_of(self.spec)
         name = f"hicache-tune-{uuid.uuid4().hex[:12]}"
         argv = docker_argv(self.image, self.spec, setting, port, name=name, id_file=self._id_file)
         return LaunchPlan(
-            argv=tuple(argv), env=dict(self.spec.env), port=port, base_url=f"http://{self.spec.host}:{port}"
+            argv=tuple(argv),
+            command=self.command(setting),
+            env=dict(self.spec.env),
+            port=port,
+            base_url=f"http://{self.spec.host}:{port}",
         )
 
     def launch(
@@ -240,7 +254,8 @@ class DockerEngine:
         return False
 
 
-def _gpu_flags(image: Image) -> list[str]:
+def gpu_flags(image: Image) -> list[str]:
+    """Return the arguments that show the container its GPUs."""
     if not image.with_gpus:
         return []
     # The inner quotes are Docker's: without them its reader of comma lists takes the second UUID for a key.

@@ -41,6 +41,8 @@ def differences(setting: Setting, server_info: Mapping[str, Any]) -> Iterator[Di
 
     A flag that /server_info does not have cannot be compared; `not_told` names those.
     """
+    if not setting.hicache and server_info.get("enable_hierarchical_cache"):
+        yield Difference("--enable-hierarchical-cache", "off", "on")
     for name, asked in setting.values():
         key = _key(name)
         if key in server_info and not _same(asked, server_info[key]):

@@ -25,6 +25,7 @@ class FailureKind(enum.StrEnum):
     HOST_OOM_KILLED = "host_oom_killed"
     KV_POOL_TOO_SMALL = "kv_pool_too_small"
     GPU_OOM_AT_START = "gpu_oom"
+    GRAPH_CAPTURE = "graph_capture"
     GPU_OOM_UNDER_LOAD = "gpu_oom_runtime"
     NCCL = "nccl"
     HANG = "server_hang"
@@ -75,8 +76,14 @@ RULES: Sequence[Rule] = (
         "a larger --mem-fraction-static",
     ),
     Rule(
+        FailureKind.GRAPH_CAPTURE,
+        r"Capture .{0,30}graph failed.*",
+        Blame.SETTING,
+        "a smaller --mem-fraction-static, or smaller graphs (--cuda-graph-max-bs-decode)",
+    ),
+    Rule(
         FailureKind.GPU_OOM_AT_START,
-        r"torch\.(?:cuda\.)?OutOfMemoryError.*|CUDA out of memory.*|Capture cuda graph failed.*",
+        r"torch\.(?:cuda\.)?OutOfMemoryError.*|CUDA out of memory.*",
         Blame.SETTING,
         "a smaller --mem-fraction-static",
     ),

@@ -42,6 +42,8 @@ class LaunchPlan:
 
     argv: tuple[str, ...]
     """The command; empty when nothing is started here."""
+    command: tuple[str, ...] = ()
+    """The command by which a user runs the setting for good; empty when there is none."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables besides the user's own."""
     port: int = 0
@@ -53,8 +55,11 @@ class LaunchPlan:
 class Launcher(Protocol):
     """A way to start engines, one at a time."""
 
+    def command(self, setting: Setting) -> tuple[str, ...]:
+        """Return the command by which a user runs `setting` for good; empty when there is none."""
+
     def plan(self, setting: Setting) -> LaunchPlan:
-        """Plan the launch of `setting`, on a port that is free now."""
+        """Plan the launch of `setting`; raise ConfigError when its port cannot be bound."""
 
     def launch(
         self,

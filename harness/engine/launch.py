@@ -8,9 +8,11 @@ from pathlib import Path
 
 from harness.engine.handle import LaunchPlan
 from harness.engine.ledger import Ledger
-from harness.engine.process import EngineProcess, free_port
+from harness.engine.preflight import check_port
+from harness.engine.process import SIGINT_TWICE, SIGTERM_ALONE, EngineProcess, free_port
 from harness.engine.setting import Setting
-from harness.engine.spec import EngineSpec
+from harness.engine.spec import PUBLIC_PORT, EngineSpec
+from harness.engine.storage import StorageTier
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,20 @@ class ProcessLauncher:
     """Starts `python -m sglang.launch_server`."""
 
     spec: EngineSpec
+    storage: StorageTier | None = None
+    """Where a `file` storage tier lies; None leaves it to SGLang."""
+
+    def command(self, setting: Setting) -> tuple[str, ...]:
+        """Return the same launch on SGLang's usual port."""
+        return tuple(self.spec.argv(setting, PUBLIC_PORT))
 
     def plan(self, setting: Setting) -> LaunchPlan:
-        """Plan the launch of `setting`, on a port that is free now."""
-        port = free_port(self.spec.host)
+        """Plan the launch of `setting`, on a port that is free now; raise ConfigError when the given one is not."""
+        port = port_of(self.spec)
         return LaunchPlan(
             argv=tuple(self.spec.argv(setting, port)),
-            env=dict(self.spec.env),
+            command=self.command(setting),
+            env={**self.spec.env, **(self.storage.variables(setting) if self.storage else {})},
             port=port,
             base_url=f"http://{self.spec.host}:{port}",
         )
@@ -39,8 +48,20 @@ class ProcessLauncher:
         should_stop: Callable[[], bool] = lambda: False,
     ) -> EngineProcess:
         """Start the process; it is in `book` before this returns."""
-        return EngineProcess.launch(plan.argv, env=dict(plan.env), port=plan.port, log_path=log_path, book=book)
+        # From 0.5.23 on, SIGTERM lets the schedulers unpin their host pools, which the kernel does far more slowly.
+        stop_signals = SIGTERM_ALONE if self.spec.around.is_late else SIGINT_TWICE
+        return EngineProcess.launch(
+            plan.argv, env=dict(plan.env), port=plan.port, log_path=log_path, book=book, stop_signals=stop_signals
+        )
 
     def end_orphans(self, book: Ledger) -> int:
         """End the session that `book` still names."""
         return book.end_orphans()
+
+
+def port_of(spec: EngineSpec) -> int:
+    """Return the port of the next launch: the one given, if it can be bound (else ConfigError), or one that is free."""
+    if spec.port is None:
+        return free_port(spec.host)
+    check_port(spec.port, spec.host, spec.around)
+    return spec.port

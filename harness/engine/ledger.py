@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import psutil
 
 from harness.files import write_atomically
 
+AGAIN_S = 1.0
+UNLOAD_S = 0.5
+"""What a leader without children is still given, to remove its temporary files."""
 KILL_S = 60.0
 """A killed process lives on while the kernel unpins its host pool, which takes tens of seconds for a large one."""
 
@@ -77,17 +81,21 @@ def _is_zombie(process: psutil.Process) -> bool:
     return process.status() == psutil.STATUS_ZOMBIE
 
 
-def end(owned: Owned, *, term_s: float, kill_s: float = KILL_S, must_hurry: Callable[[], bool] = lambda: False) -> int:
-    """End the session: SIGTERM to its leader, then SIGKILL to whatever is left. Return how many had to be killed.
+def end(
+    owned: Owned,
+    *,
+    term_s: float,
+    kill_s: float = KILL_S,
+    must_hurry: Callable[[], bool] = lambda: False,
+    signals: Sequence[signal.Signals] = (signal.SIGTERM,),
+) -> int:
+    """End the session: `signals` to its leader, then SIGKILL to whatever is left. Return how many had to be killed.
 
-    It is left `term_s` to end by itself, or less once `must_hurry`.
+    The leader gets the next signal when it lives on for a second after the one before. It is left `term_s` in all to
+    end by itself, or less once `must_hurry`. A leader whose children have ended at its word has
+    nothing left to do but to unload Python, which takes seconds: it is not waited for, and does not count as killed.
     """
-    leader = [process for process in owned.members() if process.pid == owned.pid]
-    for process in leader:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    if leader:
-        _wait_gone(owned, term_s, must_hurry)
+    is_done = _wait_ended(owned, term_s, must_hurry, signals)
     killed = set()
     deadline = time.monotonic() + kill_s
     while (rest := owned.members()) and time.monotonic() < deadline:
@@ -95,15 +103,40 @@ def end(owned: Owned, *, term_s: float, kill_s: float = KILL_S, must_hurry: Call
             with contextlib.suppress(psutil.Error):
                 process.kill()
                 killed.add(process.pid)
-        _wait_gone(owned, 0.5)
+        _wait_ended(owned, 0.5)
     owned.reap()
-    return len(killed)
+    return len(killed - {owned.pid} if is_done else killed)
 
 
-def _wait_gone(owned: Owned, limit_s: float, must_hurry: Callable[[], bool] = lambda: False) -> None:
-    deadline = time.monotonic() + limit_s
-    while owned.members() and time.monotonic() < deadline and not must_hurry():
+def _wait_ended(
+    owned: Owned,
+    limit_s: float,
+    must_hurry: Callable[[], bool] = lambda: False,
+    signals: Sequence[signal.Signals] = (),
+) -> bool:
+    """Wait until the session has ended; say whether its children have, so that only the leader may be left.
+
+    A session whose leader is gone is not waited for when there are `signals` to give: nobody would hear them.
+    """
+    began = time.monotonic()
+    deadline, given = began + limit_s, 0
+    led = alone = False
+    while members := owned.members():
+        leader = next((process for process in members if process.pid == owned.pid), None)
+        if signals and not given and leader is None:
+            return False
+        if leader is not None and given < len(signals) and time.monotonic() >= began + given * AGAIN_S:
+            with contextlib.suppress(psutil.Error):
+                leader.send_signal(signals[given])
+            given += 1
+        if led and not alone and members == [leader]:
+            alone = True
+            deadline = min(deadline, time.monotonic() + UNLOAD_S)
+        led = led or len(members) > 1
+        if time.monotonic() >= deadline or must_hurry():
+            break
         time.sleep(0.05)
+    return alone
 
 
 class Ledger:

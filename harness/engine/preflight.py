@@ -27,6 +27,7 @@ __all__ = [
     "check_port",
     "check_rules",
     "check_storage",
+    "check_swap",
     "host_pool_bytes",
     "kv_bytes_per_token",
     "preflight",
@@ -39,6 +40,8 @@ HOST_KEEP_FREE = 0.2
 """Share of the host's memory that we leave free whatever SGLang allows (safety rule of design.md)."""
 WEIGHTS_SURE = 0.95
 """A share that is smaller than this much of the weights is too small, however the formulas are off."""
+HEAVY_SWAP_BYTES_PER_S = 20e6
+SWAP_WATCH_S = 1.0
 LAST_PORT = 65_535
 STORAGE_FOLDER_VARIABLE, STORAGE_FOLDER = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", Path("/tmp/hicache")  # noqa: S108
 """Where SGLang's `file` backend keeps its pages: its own variable and its own default."""
@@ -166,6 +169,25 @@ def check_host_pool(
         if time.monotonic() > deadline:
             raise LaunchFailed(Failure(FailureKind.HOST_MEMORY_BUSY, said, None))
         time.sleep(1.0)
+
+
+def check_swap(read_swapped: Callable[[], int | None], *, watch_s: float = SWAP_WATCH_S) -> None:
+    """Raise ConfigError when this machine swaps heavily now, which a pinned host pool would make worse.
+
+    `read_swapped` tells the bytes swapped in and out since boot, None where the kernel hides them. Swap that is only
+    full, and not moving, costs nothing.
+    """
+    before, started = read_swapped(), time.monotonic()
+    if not before:
+        return
+    time.sleep(watch_s)
+    after, seconds = read_swapped(), time.monotonic() - started
+    moved = 0 if after is None else (after - before) / seconds
+    if moved > HEAVY_SWAP_BYTES_PER_S:
+        raise ConfigError(
+            f"this machine swaps {moved / 1e6:.0f} MB/s, and a host pool is pinned memory that pushes out even more: "
+            "end what takes the memory, then run again, or search with --hicache off"
+        )
 
 
 def check_port(port: int, host: str, around: Surroundings) -> None:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,10 @@ from harness.errors import EngineMissing
 PR_SET_CHILD_SUBREAPER = 36
 PORTS = range(20_000, 32_768)
 """Below those that the kernel gives to clients (`net.ipv4.ip_local_port_range`), so that none of them takes it."""
+SIGTERM_ALONE = (signal.SIGTERM,)
+SIGINT_TWICE = (signal.SIGINT, signal.SIGINT)
+"""SGLang looks only every 5 s whether SIGTERM has come, then waits for its requests, and up to 15 s for its schedulers.
+The web server within it follows SIGINT at once, and at the second waits for nothing."""
 GRPC_OFFSET = 10_000
 """SGLang derives its gRPC port so, and refuses to start when that is no port."""
 
@@ -48,16 +53,32 @@ class StopProof:
 class EngineProcess:
     """A launched engine: the leader and every process of its session."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], owned: Owned, port: int, log_path: Path, book: Ledger) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        owned: Owned,
+        port: int,
+        log_path: Path,
+        book: Ledger,
+        stop_signals: Sequence[signal.Signals] = SIGTERM_ALONE,
+    ) -> None:
         self._popen = popen
         self.owned = owned
         self.port = port
         self.log_path = log_path
         self._ledger = book
+        self._stop_signals = stop_signals
 
     @classmethod
     def launch(
-        cls, argv: Sequence[str], *, env: dict[str, str], port: int, log_path: Path, book: Ledger
+        cls,
+        argv: Sequence[str],
+        *,
+        env: dict[str, str],
+        port: int,
+        log_path: Path,
+        book: Ledger,
+        stop_signals: Sequence[signal.Signals] = SIGTERM_ALONE,
     ) -> EngineProcess:
         """Start `argv` with its output in `log_path`; the ledger knows it before this returns."""
         if shutil.which(argv[0]) is None:
@@ -81,7 +102,7 @@ class EngineProcess:
             popen.kill()
             popen.wait()
             raise
-        return cls(popen, owned, port, log_path, book)
+        return cls(popen, owned, port, log_path, book, stop_signals)
 
     @property
     def exit_code(self) -> int | None:
@@ -121,7 +142,9 @@ class EngineProcess:
 
         It is left `term_s` to end by itself, or less once `must_hurry`.
         """
-        killed = ledger.end(self.owned, term_s=term_s, must_hurry=must_hurry)
+        # Before its web server is up, only SIGTERM ends it at once.
+        signals = self._stop_signals if self.listens() else SIGTERM_ALONE
+        killed = ledger.end(self.owned, term_s=term_s, must_hurry=must_hurry, signals=signals)
         exit_code = self._popen.wait(timeout=10) if not self.owned.members() else self.exit_code
         self.owned.reap()  # children of a leader that was still ending became ours only now
         proof = StopProof(exit_code, killed, len(self.owned.members()), wait_port_free(self.port, limit_s=10.0))

@@ -17,6 +17,8 @@ from harness.errors import EngineMissing
 MEASURING_FLAGS = ("--enable-metrics", "--enable-cache-report")
 """Without these the engine says nothing of its caches."""
 ASK_S = 60.0
+PUBLIC_PORT = 30_000
+"""The port that SGLang takes when none is given."""
 SGLANG_RESERVE_BYTES = 10 * 2**30
 """Host memory that SGLang keeps free when it makes a host pool (`HICACHE_HOST_MEMORY_RESERVE_BYTES`)."""
 
@@ -47,10 +49,14 @@ class EngineSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The model's config.json; empty when it is not at hand, as for a hub name."""
     here: bool = True
-    """Whether it runs on this machine, whose memory is looked at before a launch."""
+    """Whether it runs on this machine and is ours, so that memory is looked at before a launch."""
+    near: bool = True
+    """Whether this machine's memory is the engine's; not so when it is reached over a network."""
     warnings: tuple[str, ...] = ()
     """What the user should know of the flags before a search begins."""
     host: str = "127.0.0.1"
+    port: int | None = None
+    """The port of every launch; None takes one that is free."""
     engine_cpus: tuple[int, ...] = ()
     """Cores that the engine is pinned to once it is ready; empty leaves it to the system."""
     load_cpus: tuple[int, ...] = ()
@@ -99,7 +105,6 @@ class EngineSpec:
 
     def argv(self, setting: Setting, port: int) -> list[str]:
         """Build the launch command of `setting`: a list, never a shell string."""
-        fixed = [flag for flag in MEASURING_FLAGS if flag not in self.base_flags]
         spread = [
             word
             for flag, size in (("--tp-size", self.tp_size), ("--dp-size", self.dp_size))
@@ -108,7 +113,16 @@ class EngineSpec:
         ]
         address = ["--host", self.host, "--port", str(port)]
         head = [str(self.python), "-m", "sglang.launch_server", "--model-path", self.model]
-        return [*head, *address, *fixed, *spread, *self.base_flags, *setting.flags()]
+        return [*head, *address, *self._measuring_flags, *spread, *self.base_flags, *setting.flags()]
+
+    @property
+    def fixed_flags(self) -> tuple[str, ...]:
+        """The flags of every launch, apart from those that say which model runs where."""
+        return (*self._measuring_flags, *self.base_flags)
+
+    @property
+    def _measuring_flags(self) -> list[str]:
+        return [flag for flag in MEASURING_FLAGS if flag not in self.base_flags]
 
 
 def find_local_engine(python: Path | None = None) -> tuple[Path, str]:

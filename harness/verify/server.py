@@ -1,4 +1,4 @@
-"""An engine launched only to be verified: ready when the block begins, gone when it ends."""
+"""An engine launched only to be asked: ready when the block begins, gone when it ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.engine.client import EngineClient
+from harness.engine.handle import Launcher
+from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
-from harness.engine.process import EngineProcess, free_port
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
@@ -17,19 +18,29 @@ from harness.engine.spec import EngineSpec
 
 @contextmanager
 def launched(
-    spec: EngineSpec, setting: Setting, *, say: Callable[[str], None], should_stop: Callable[[], bool]
+    spec: EngineSpec,
+    setting: Setting,
+    *,
+    say: Callable[[str], None],
+    should_stop: Callable[[], bool],
+    launcher: Callable[[Path], Launcher | None] = lambda folder: None,
+    headers: dict[str, str] | None = None,
 ) -> Iterator[EngineClient]:
-    """Launch `setting` and give a client of it; raise LaunchFailed with its class when it does not come up."""
+    """Launch `setting` and give a client of it; raise LaunchFailed with its class when it does not come up.
+
+    `launcher` makes the way to start it, given a folder for what finds it again; None starts a process.
+    """
     with tempfile.TemporaryDirectory(prefix="hicache-tune-") as folder:
-        port = free_port(spec.host)
-        engine = EngineProcess.launch(
-            spec.argv(setting, port),
-            env=dict(spec.env),
-            port=port,
+        starts = launcher(Path(folder)) or ProcessLauncher(spec)
+        plan = starts.plan(setting)
+        engine = starts.launch(
+            plan,
+            setting,
             log_path=Path(folder) / "engine.log",
             book=Ledger(Path(folder) / "running.json"),
+            should_stop=should_stop,
         )
-        client = EngineClient(f"http://{spec.host}:{port}")
+        client = EngineClient(plan.base_url, headers)
         try:
             wait_ready(
                 engine,
@@ -37,6 +48,7 @@ def launched(
                 spec.ready,
                 on_phase=lambda phase: say(f"launch: {phase.value}"),
                 should_stop=should_stop,
+                log_tells_phases=plan.log_tells_phases,
             )
             yield client
         finally:

@@ -1,8 +1,9 @@
 """Stands in for the Docker client in tests: its containers are processes in sessions of their own.
 
-`python fake_docker.py run|stop|inspect|rm ...`. Containers are folders in FAKE_DOCKER_HOME. In place of the image's
-engine it runs `tests/support/fake_engine.py`, with the words of FAKE_ENGINE_WORDS. Standard library only, as it runs
-alone. Like the real client, `run` hands SIGTERM on to the container, and its death leaves the container alive.
+`python fake_docker.py run|stop|inspect|rm|image ...`. Containers are folders in FAKE_DOCKER_HOME. In place of the
+image's engine it runs `tests/support/fake_engine.py`, with the words of FAKE_ENGINE_WORDS. A container that is asked on
+its stdin prints the file FAKE_DOCKER_FLAGS, and every image has the id FAKE_DOCKER_IMAGE. Standard library only, as it
+runs alone. Like the real client, `run` hands SIGTERM on to the container, and its death leaves the container alive.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ def run(words: list[str]) -> int:
     if os.environ.get("FAKE_DOCKER_REFUSES"):
         sys.stderr.write("docker: Error response from daemon: No such image\n")
         return 125
+    if "--interactive" in words:
+        sys.stdin.read()
+        sys.stdout.write(Path(os.environ["FAKE_DOCKER_FLAGS"]).read_text())
+        return 0
     container = os.urandom(6).hex()
     folder = HOME / container
     folder.mkdir(parents=True)
@@ -59,6 +64,9 @@ def main() -> int:
         commands.write(f"{command}\n")
     if command == "run":
         return run(words)
+    if command == "image":
+        sys.stdout.write(os.environ.get("FAKE_DOCKER_IMAGE", ""))
+        return 0 if "FAKE_DOCKER_IMAGE" in os.environ else 1
     container = words[-1]
     pid_file = HOME / container / "pid"
     if not pid_file.exists():

@@ -26,7 +26,7 @@ def report(study: str, *, results: Path = Path("results"), goodput: str | None =
     from tuning.cli.answer import print_answer
     from tuning.config import read_study
     from tuning.objective import Constraint, Objective
-    from tuning.study import BASELINES
+    from tuning.study import baselines_of
     from tuning.verdict import decide
 
     slo = Slo.read(goodput) if goodput is not None else None
@@ -35,6 +35,7 @@ def report(study: str, *, results: Path = Path("results"), goodput: str | None =
     records = read_trials(root)
     constraints = tuple(Constraint.parse(text) for text in file.search.constraints)
     objective = Objective(constraints, file.search.load_limit_s)
-    verdict = decide(records, root, baseline_key=BASELINES[0].key, objective=objective)
+    baselines = baselines_of(file.search)
+    verdict = decide(records, root, baseline_key=baselines[0].key if baselines else None, objective=objective)
     print_answer(root, file, records, verdict, objective, console=Console(stderr=True), json=json, slo=slo)
     return 0

@@ -25,6 +25,8 @@ def search(options: SearchOptions | None = None) -> int:
     options = options or SearchOptions()
     console = Console(stderr=True)
     wanted, effort = options.search(), options.effort()
+    if wanted.only_measures:
+        effort = effort.model_copy(update={"trials": 1, "confirm_top": 1})
     from tuning.engines import engine_spec
 
     spec = engine_spec(wanted, effort)
@@ -41,9 +43,11 @@ def _search(
 ) -> int:
     from tuning.cli.answer import print_answer
     from tuning.cli.opened import opened
+    from tuning.cli.sizing import settled
     from tuning.search import Searcher
-    from tuning.study import Study
+    from tuning.study import Study, baselines_of
 
+    wanted = settled(console, wanted, spec, root)
     with opened(console, options, wanted, spec, root, planned=effort.trials) as study:
         searcher = Searcher(
             lab=study.lab,
@@ -53,6 +57,7 @@ def _search(
                 objective=study.objective,
                 seed=wanted.seed,
                 canonical=spec.canonical,
+                baselines=baselines_of(wanted),
             ),
             objective=study.objective,
             effort=effort,
@@ -62,6 +67,9 @@ def _search(
         )
         verdict = searcher.run()
     print_answer(root, study.file, searcher.records, verdict, study.objective, console=console, json=options.json)
+    if wanted.restart_hook and searcher.records:
+        last = searcher.records[-1].setting.label
+        console.print(f"The server at {wanted.url} still runs what was measured last: {escape(last)}")
     return _exit_code(console, verdict, interrupted=study.stop.should_stop(), study=root.name, effort=effort)
 
 
@@ -78,9 +86,11 @@ def _exit_code(console: Console, verdict: Verdict, *, interrupted: bool, study: 
 def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpec, root: Path) -> None:
     """Print what would be done; proposals after the baselines depend on results, so those shown are only the first."""
     from scenarios import PromptTokenizer, describe, make_plan
-    from tuning.study import BASELINES, first_proposals
+    from tuning.engines import command_of
+    from tuning.study import baselines_of, first_proposals
 
     tokenizer = PromptTokenizer.load(wanted.model)
+    baselines = baselines_of(wanted)
     summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
     console.print(f"study {root.name} in {root}")
     console.print(
@@ -88,15 +98,18 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
         f"prompts of {summary.mean_prompt_tokens:.0f} tokens on average"
     )
     console.print(
-        f"{effort.trials} settings, then {effort.confirm_trials} trials of confirmation; "
+        f"{effort.trials} settings, then {effort.confirm_trials(len(baselines))} trials of confirmation; "
         f"constraints: {', '.join(wanted.constraints)}"
     )
     for dimension in wanted.space.dimensions:
         console.print(
             f"  {dimension.name}: {dimension.values_text}{' (with HiCache)' if dimension.needs_hicache else ''}"
         )
-    settings = [*BASELINES, *first_proposals(wanted.space, wanted.seed, min(SHOWN_PROPOSALS, effort.trials - 2))]
+    proposed = min(SHOWN_PROPOSALS, effort.trials - len(baselines))
+    settings = [*baselines, *first_proposals(wanted.space, wanted.seed, proposed)]
     for number, setting in enumerate(settings):
-        kind = "baseline" if number < len(BASELINES) else "first proposals; later ones depend on what is measured"
+        kind = "baseline" if number < len(baselines) else "first proposals; later ones depend on what is measured"
+        kind = "what the server runs; nothing restarts it" if wanted.only_measures else kind
         console.print(f"\n[bold]{escape(setting.label)}[/] [dim]({kind})[/]")
-        console.print(escape(shlex.join(spec.argv(setting, 30000))), soft_wrap=True, highlight=False)
+        if command := command_of(wanted, spec, setting):
+            console.print(escape(shlex.join(command)), soft_wrap=True, highlight=False)

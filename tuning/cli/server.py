@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
+from harness.engine.api_key import api_key_headers
 from scenarios.errors import ConfigError
+
+__all__ = ["api_key_headers", "checked_url"]
 
 
 def checked_url(url: str) -> str:
@@ -12,13 +13,3 @@ def checked_url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url}: begin it with http:// or https://")
     return url.rstrip("/")
-
-
-def api_key_headers(api_key_env: str | None) -> dict[str, str]:
-    """Return the header with the key that the variable holds; the key itself is in no argument and no result."""
-    if api_key_env is None:
-        return {}
-    key = os.environ.get(api_key_env)
-    if not key:
-        raise ConfigError(f"--api-key-env {api_key_env}: that variable holds no key; set it")
-    return {"Authorization": f"Bearer {key}"}

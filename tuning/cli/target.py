@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from harness.engine.attach import Attachment, running_setting
 from harness.load.job import check_header_name
-from scenarios import Api, load_scenario
+from scenarios import Api, PromptTokenizer, load_scenario, sized
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
+from tuning.cli.server import checked_url
 from tuning.config import Search
-from tuning.engines import default_model
+from tuning.engines import ask_running, default_model
 from tuning.objective import Constraint
-from tuning.space import DEFAULT_RANGES, Engine, Ranges, Space
+from tuning.space import DEFAULT_RANGES, Engine, Ranges, Space, only
 
 WHAT = Group("What is measured", sort_key=1)
 SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, one value, or `default` for SGLang's own)", sort_key=2)
@@ -28,11 +30,17 @@ STUDY = Group("Where it is kept and how it is shown", sort_key=4)
 
 AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, ABOVE_0 = Number(gte=0), Number(gte=1), Number(gte=2), Number(gt=0)
 PORT = Number(gte=0, lte=65535)
+ENGINE_PORT = Number(gte=1, lte=65535)
 
 SGLANG_DEFAULT = "default"
 """Leaves a flag out of the space: every launch runs it at SGLang's own default."""
 DEFAULT_CONSTRAINTS = ("errors <= 1%", "headroom.host >= 1GiB")
-DEFAULT_SCENARIO: dict[Engine, str] = {"local": "support-chat", "cpu": "cpu-chat"}
+DEFAULT_SCENARIO: dict[Engine, str] = {
+    "local": "support-chat",
+    "docker": "support-chat",
+    "attach": "support-chat",
+    "cpu": "cpu-chat",
+}
 
 
 @Parameter(name="*")
@@ -45,10 +53,39 @@ class StudyOptions:
     ] = None
     scenario: Annotated[str | None, Parameter(group=WHAT, help="Built-in scenario or YAML file.")] = None
     engine: Annotated[
-        Engine, Parameter(group=WHAT, help="`local`: SGLang on this machine's GPUs. `cpu`: the real SGLang on CPU.")
+        Engine,
+        Parameter(
+            group=WHAT,
+            help="`local`: SGLang on this machine's GPUs. `docker`: in a container of --image. `attach`: the server at "
+            "--url, as it is or restarted by --restart-hook. `cpu`: the real SGLang on CPU.",
+        ),
     ] = "local"
     engine_python: Annotated[
         Path | None, Parameter(group=WHAT, help="Python that has SGLang; by default this one.")
+    ] = None
+    image: Annotated[str | None, Parameter(group=WHAT, help="Docker image that has SGLang.")] = None
+    url: Annotated[
+        str | None, Parameter(group=WHAT, help="Address of the server to attach to, as http://127.0.0.1:30000.")
+    ] = None
+    restart_hook: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=WHAT,
+            negative="",
+            help="Your command that restarts the server at --url with other flags, one word each time: the program, "
+            "then --restart-hook=WORD for each of its words.",
+        ),
+    ] = ()
+    restart_input: Annotated[
+        Literal["append", "json"],
+        Parameter(group=WHAT, help="How the hook gets the flags: after its own words, or as JSON on its stdin."),
+    ] = "append"
+    api_key_env: Annotated[
+        str | None, Parameter(group=WHAT, help="Environment variable that holds the key of the server at --url.")
+    ] = None
+    engine_port: Annotated[
+        int | None,
+        Parameter(group=WHAT, validator=ENGINE_PORT, help="Port of every launch; by default one that is free."),
     ] = None
     engine_arg: Annotated[
         tuple[str, ...],
@@ -76,6 +113,14 @@ class StudyOptions:
     ] = None
     sessions: Annotated[
         int | None, Parameter(group=WHAT, validator=AT_LEAST_1, help="Counted sessions, in place of the scenario's.")
+    ] = None
+    device_kv_tokens: Annotated[
+        int | None,
+        Parameter(
+            group=WHAT,
+            validator=AT_LEAST_1,
+            help="The engine's KV pool, for a scenario with a `working_set`; by default one launch tells it.",
+        ),
     ] = None
     session_header: Annotated[
         str | None,
@@ -143,15 +188,18 @@ class StudyOptions:
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in constraints:
             Constraint.parse(text)
-        space = self._ranges().space(self.search_flag)
+        running = self._running()
+        space = self._space(running)
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
         _refuse_too_many(self.load_processes)
         _refuse_header(self.session_header)
-        model = self.model or default_model(self.engine)
+        model = self.model or default_model(self.engine) or running.get("model_path")
         if model is None:
             raise ConfigError("--model is missing; name a model folder or a hub name, or use --engine cpu")
+        if self.device_kv_tokens is not None:
+            scenario = sized(scenario, self.device_kv_tokens, PromptTokenizer.load(model))
         return Search.parse(
             {
                 "engine": self.engine,
@@ -159,13 +207,19 @@ class StudyOptions:
                 "model": model,
                 "tp_size": self.tp_size,
                 "dp_size": self.dp_size,
+                "image": self.image,
+                "url": self.url,
+                "restart_hook": self.restart_hook,
+                "restart_input": self.restart_input,
+                "api_key_env": self.api_key_env,
+                "engine_port": self.engine_port,
                 "engine_args": self.engine_arg,
                 "copy_gb_per_s": self.copy_limit,
                 "scenario": scenario,
                 "api": self.api or scenario.api,
                 "seed": self.seed,
                 "space": space,
-                "constraints": tuple(constraints),
+                "constraints": self._watched(constraints),
                 "load_limit_s": parse_duration(self.load_limit, "--load-limit"),
             },
             where="the flags",
@@ -185,6 +239,35 @@ class StudyOptions:
     def ready_timeout_s(self) -> float:
         """Read how long a launch may stay in one phase."""
         return parse_duration(self.ready_timeout, "--ready-timeout")
+
+    def _running(self) -> dict[str, Any]:
+        """Ask the server to attach to what it runs; empty for an engine that is launched."""
+        if self.engine != "attach":
+            return {}
+        if self.url is None:
+            raise ConfigError("--url is missing; give the address of the server to attach to")
+        return ask_running(checked_url(self.url), self.api_key_env)
+
+    def _space(self, running: dict[str, Any]) -> Space:
+        """Return what is searched: the user's ranges, or what runs already where nothing restarts it."""
+        if self.engine != "attach" or self.restart_hook:
+            return self._ranges().space(self.search_flag)
+        given = [name for name in Ranges.model_fields if getattr(self, name) not in (None, "off,on")]
+        for name in [*given, *(["search"] if self.search_flag else [])]:
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: nothing restarts the server, so only the setting that it runs can be "
+                "measured; give --restart-hook, or leave the flag out"
+            )
+        return only(running_setting(running))
+
+    def _watched(self, constraints: Sequence[str]) -> tuple[str, ...]:
+        """Leave out the default bounds on the memory of another machine; raise ConfigError for the user's own."""
+        near = self.engine != "attach" or self.url is None or Attachment(url=self.url).is_near
+        blind = [] if near else [text for text in constraints if Constraint.parse(text).metric.startswith("headroom")]
+        for text in blind:
+            if text not in DEFAULT_CONSTRAINTS:
+                raise ConfigError(f"--constraint `{text}`: the memory of another machine is not seen; leave it out")
+        return tuple(text for text in constraints if text not in blind)
 
     def _ranges(self) -> Ranges:
         """Take the user's ranges over the engine's defaults; a size given by the user displaces the default ratio."""

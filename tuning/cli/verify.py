@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -21,6 +22,7 @@ from tuning.space import Engine
 
 if TYPE_CHECKING:
     from harness.engine.client import EngineClient
+    from harness.engine.handle import Launcher
     from harness.engine.spec import EngineSpec
     from harness.stopping import StopFlag
     from harness.verify.procedure import Verification
@@ -36,9 +38,11 @@ def verify(
     model: Annotated[
         str | None, Parameter(group=SERVER, help="Launch a server with this model, HiCache on, and verify that.")
     ] = None,
-    engine: Annotated[Engine, Parameter(group=SERVER, help="What to launch: `local`, or the real SGLang on `cpu`.")] = (
-        "local"
-    ),
+    engine: Annotated[
+        Literal["local", "docker", "cpu"],
+        Parameter(group=SERVER, help="What to launch: `local`, a `docker` container, or the real SGLang on `cpu`."),
+    ] = "local",
+    image: Annotated[str | None, Parameter(group=SERVER, help="Docker image that has SGLang.")] = None,
     engine_python: Annotated[Path | None, Parameter(group=SERVER, help="Python that has SGLang.")] = None,
     engine_arg: Annotated[
         tuple[str, ...], Parameter(group=SERVER, negative="", help="Further engine flag, as --engine-arg=--flag=value.")
@@ -65,7 +69,8 @@ def verify(
     stop = StopFlag()
     with stop.on_signals(), console.status("...") as status:
         headers = api_key_headers(api_key_env)
-        with _server(url, headers, model, engine, engine_python, engine_arg, stop, status.update) as control:
+        launch = _Launch(model, engine, engine_python, image, engine_arg)
+        with _server(url, headers, launch, stop, status.update) as control:
             found = run(control, headers=headers, limits=limits, say=status.update, should_stop=stop.should_stop)
     _show(console, found)
     if json:
@@ -76,14 +81,22 @@ def verify(
     return OK if found.judgement.answer in proven else NOT_PROVEN
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """What is launched to be verified, as the user gave it."""
+
+    model: str | None
+    engine: Engine
+    python: Path | None
+    image: str | None
+    arguments: Sequence[str]
+
+
 @contextmanager
 def _server(
     url: str | None,
     headers: Mapping[str, str],
-    model: str | None,
-    engine: Engine,
-    python: Path | None,
-    arguments: Sequence[str],
+    launch: _Launch,
     stop: StopFlag,
     say: Callable[[str], None],
 ) -> Iterator[EngineClient]:
@@ -93,7 +106,7 @@ def _server(
     from harness.verify.server import launched
 
     if url is not None:
-        if model is not None or engine == "cpu":
+        if launch.model is not None or launch.engine != "local":
             raise ConfigError("--url names a server that runs; leave out --model and --engine, which launch one")
         client = EngineClient(checked_url(url), headers)
         try:
@@ -101,20 +114,39 @@ def _server(
         finally:
             client.close()
         return
-    spec = _spec(model, engine, python, arguments)
-    with launched(spec, Setting(hicache=True).canonical(), say=say, should_stop=stop.should_stop) as client:
+    spec = _spec(launch)
+    with launched(
+        spec,
+        Setting(hicache=True).canonical(),
+        say=say,
+        should_stop=stop.should_stop,
+        launcher=lambda folder: _launcher(launch, spec, folder),
+    ) as client:
         yield client
 
 
-def _spec(model: str | None, engine: Engine, python: Path | None, arguments: Sequence[str]) -> EngineSpec:
-    from tuning.engines import cpu_spec, default_model, local_spec
+def _spec(launch: _Launch) -> EngineSpec:
+    from tuning.engines import cpu_spec, default_model, docker_spec, local_spec
 
-    found = model or default_model(engine)
+    if launch.image is not None and launch.engine != "docker":
+        raise ConfigError("--image is for --engine docker; leave it out, or give --engine docker")
+    found = launch.model or default_model(launch.engine)
     if found is None:
         raise ConfigError("give --url of a running server, or --model to launch one, or --engine cpu")
-    if engine == "cpu":
-        return cpu_spec(found, arguments)
-    return local_spec(found, python, arguments)
+    if launch.engine == "cpu":
+        return cpu_spec(found, launch.arguments)
+    if launch.engine == "docker":
+        return docker_spec(found, launch.image, launch.arguments)
+    return local_spec(found, launch.python, launch.arguments)
+
+
+def _launcher(launch: _Launch, spec: EngineSpec, folder: Path) -> Launcher | None:
+    from harness.engine.docker import DockerLauncher
+    from tuning.engines import image_of
+
+    if launch.engine != "docker":
+        return None
+    return DockerLauncher(spec, image_of(launch.image, spec.model), folder)
 
 
 def _show(console: Console, found: Verification) -> None:

@@ -163,7 +163,7 @@ def test_a_misspelled_key_is_named(tmp_path: Path) -> None:
 def test_a_whole_confirmation_is_the_top_and_both_baselines_in_each_round() -> None:
     """Three settings and two baselines, twice."""
     effort = Effort(trials=20, confirm_top=3, confirm_rounds=2, ready_timeout_s=600)
-    assert effort.confirm_trials == 10
+    assert effort.confirm_trials(2) == 10
 
 
 @pytest.mark.parametrize("changes", [{"trials": 1}, {"confirm_top": -1}, {"budget_s": 0.0}, {"ready_timeout_s": 0.0}])

@@ -12,7 +12,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from harness.engine.setting import Setting
 from scenarios.errors import ConfigError
-from tuning.space import DEFAULT_RANGES, TRANSFERS, Dimension, Ranges, Space, setting_of
+from tuning.space import DEFAULT_RANGES, TRANSFERS, Dimension, Ranges, Space, one_setting, setting_of
+from tuning.space import only as space_of
 
 DEFAULTS = [ranges.space() for ranges in DEFAULT_RANGES.values()]
 
@@ -262,3 +263,20 @@ def test_the_ends_of_a_dimension(dimension: Dimension, ends: tuple[Any, ...]) ->
     """Every choice, or both ends of a range, whole where the range is."""
     assert dimension.ends == ends
     assert [type(end) for end in dimension.ends] == [type(end) for end in ends]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(),
+        Setting(hicache=True, hicache_ratio=3.0, page_size=64, mem_fraction_static=0.88).canonical(),
+        Setting(
+            hicache=True, hicache_size=60, hicache_io_backend="direct", extra={"schedule-policy": "lpm"}
+        ).canonical(),
+    ],
+)
+def test_a_setting_that_cannot_be_changed_is_a_space_of_its_own(setting: Setting) -> None:
+    """A search of it proposes it and nothing else, and a search for a limit takes it as it is."""
+    space = Space.model_validate_json(space_of(setting).model_dump_json())
+    assert one_setting(space) == setting
+    assert space.propose(optuna.create_study().ask()) == setting

@@ -10,6 +10,7 @@ from harness.errors import EngineMissing
 from tests.support.console import Run
 
 CPU = ("search", "--engine", "cpu", "--dry-run")
+ATTACH = ("search", "--engine", "attach", "--url")
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,10 @@ CPU = ("search", "--engine", "cpu", "--dry-run")
     [
         (("search", "--trails", "5"), "Unknown option: --trails. Did you mean --trials?"),
         (("serch",), 'Unknown command "serch". Did you mean "search"?'),
-        (("search", "--engine", "cpuu"), 'Invalid value "cpuu" for --engine. Choose from: "local", "cpu".'),
+        (
+            ("search", "--engine", "cpuu"),
+            'Invalid value "cpuu" for --engine. Choose from: "local", "docker", "attach", ',
+        ),
         (("search", "--trials", "many"), 'Invalid value for --trials: unable to convert "many" into int.'),
         (("search", "--trials", "1"), 'Invalid value "1" for --trials. Must be >= 2.'),
         (("search", "--tp-size", "0"), 'Invalid value "0" for --tp-size. Must be >= 1.'),
@@ -39,6 +43,15 @@ CPU = ("search", "--engine", "cpu", "--dry-run")
             "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size",
         ),
         ((*CPU, "--engine-arg=--api-key=hush"), "--engine-arg=--api-key=...: a secret must not be an argument, and"),
+        ((*CPU, "--image", "sglang"), "--image is for --engine docker, not cpu; leave it out"),
+        ((*CPU, "--url", "http://127.0.0.1:9"), "--url is for --engine attach, not cpu; leave it out"),
+        ((*CPU, "--engine-port", "0"), 'Invalid value "0" for --engine-port. Must be >= 1.'),
+        (("search", "--engine", "attach"), "--url is missing; give the address of the server to attach to"),
+        ((*ATTACH, "127.0.0.1:9"), "--url 127.0.0.1:9: begin it with http:// or https://"),
+        ((*ATTACH, "http://127.0.0.1:9"), "--url: the engine at http://127.0.0.1:9 did not answer /server_info: "),
+        ((*ATTACH, "http://127.0.0.1:9", "--api-key-env", "NO_KEY"), "--api-key-env NO_KEY: that variable holds no k"),
+        (("search", "--engine", "docker", "--model", "Org/Name"), "--image is missing; name an image that has SGLang"),
+        (("verify", "--image", "sglang", "--model", "m"), "--image is for --engine docker; leave it out, or give"),
         ((*CPU, "--tp-size", "2"), "--tp-size, --dp-size and --engine-python are not for"),
         ((*CPU, "--load-processes", "4096"), "--load-processes 4096: this machine has "),
         ((*CPU, "--session-header", "Host"), "--session-header Host: header 'Host' belongs to the request itself"),
