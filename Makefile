@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help install engine search test test-unit check format docs dashboards dashboards-png bench-engine bench-analyze bench-load clean
+.PHONY: chaos bench-overhead help install engine search test test-unit check format docs dashboards dashboards-png bench-engine bench-analyze bench-load clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,12 @@ dashboards: install ## Make the JSON of the dashboards again
 
 dashboards-png: engine ## Draw the data of every panel into docs/, from a search on the CPU engine
 	$(BIN)/python -m scripts.dashboard_pictures
+
+chaos: engine ## Kill processes of a search at random moments, 50 times for each engine
+	$(BIN)/pytest tests/chaos --rounds 50
+
+bench-overhead: engine ## Time a trial beyond launch and load
+	$(BIN)/python -m tests.bench.overhead
 
 bench-engine: engine ## Time cold, device-hit and host-hit prompts on the CPU engine
 	$(BIN)/python -m tests.bench.cpu_engine

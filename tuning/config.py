@@ -38,6 +38,8 @@ class Search(StrictModel):
     engine_port: int | None = Field(default=None, ge=1, le=65535)
     engine_args: tuple[str, ...] = ()
     copy_gb_per_s: float | None = Field(default=None, gt=0)
+    keep_storage: bool = False
+    """Whether trials find what earlier ones left in the storage tier."""
     scenario: Scenario
     api: Api
     seed: int

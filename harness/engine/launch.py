@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.engine.handle import LaunchPlan
 from harness.engine.ledger import Ledger
 from harness.engine.preflight import check_port
-from harness.engine.process import SIGINT_TWICE, SIGTERM_ALONE, EngineProcess, free_port
+from harness.engine.process import SIGINTS, SIGTERM_ALONE, EngineProcess, free_port
 from harness.engine.setting import Setting
 from harness.engine.spec import PUBLIC_PORT, EngineSpec
 from harness.engine.storage import StorageTier
@@ -49,7 +49,7 @@ class ProcessLauncher:
     ) -> EngineProcess:
         """Start the process; it is in `book` before this returns."""
         # From 0.5.23 on, SIGTERM lets the schedulers unpin their host pools, which the kernel does far more slowly.
-        stop_signals = SIGTERM_ALONE if self.spec.around.is_late else SIGINT_TWICE
+        stop_signals = SIGTERM_ALONE if self.spec.around.is_late else SIGINTS
         return EngineProcess.launch(
             plan.argv, env=dict(plan.env), port=plan.port, log_path=log_path, book=book, stop_signals=stop_signals
         )

@@ -18,7 +18,8 @@ import psutil
 
 from harness.files import write_atomically
 
-AGAIN_S = 1.0
+AGAIN_S = 0.4
+"""After so long the next signal is given."""
 UNLOAD_S = 0.5
 """What a leader without children is still given, to remove its temporary files."""
 KILL_S = 60.0
@@ -91,7 +92,7 @@ def end(
 ) -> int:
     """End the session: `signals` to its leader, then SIGKILL to whatever is left. Return how many had to be killed.
 
-    The leader gets the next signal when it lives on for a second after the one before. It is left `term_s` in all to
+    The leader gets the next signal when it lives on a while after the one before. It is left `term_s` in all to
     end by itself, or less once `must_hurry`. A leader whose children have ended at its word has
     nothing left to do but to unload Python, which takes seconds: it is not waited for, and does not count as killed.
     """

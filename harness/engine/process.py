@@ -26,9 +26,9 @@ PR_SET_CHILD_SUBREAPER = 36
 PORTS = range(20_000, 32_768)
 """Below those that the kernel gives to clients (`net.ipv4.ip_local_port_range`), so that none of them takes it."""
 SIGTERM_ALONE = (signal.SIGTERM,)
-SIGINT_TWICE = (signal.SIGINT, signal.SIGINT)
+SIGINTS = (signal.SIGINT,) * 5
 """SGLang looks only every 5 s whether SIGTERM has come, then waits for its requests, and up to 15 s for its schedulers.
-The web server within it follows SIGINT at once, and at the second waits for nothing."""
+The web server within it follows SIGINT at once, and waits for nothing at the second; a busy one may miss one."""
 GRPC_OFFSET = 10_000
 """SGLang derives its gRPC port so, and refuses to start when that is no port."""
 

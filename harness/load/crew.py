@@ -65,7 +65,7 @@ class Crew:
             runner.send_message(STOP, {"why": why.value})
             self._wait_for_the_end()
             self._hear()
-            tell(self._lookout.progress())
+            tell(self._lookout.progress(time.monotonic_ns()))
         return why
 
     def stop(self) -> None:
@@ -125,7 +125,7 @@ class Crew:
                 self.stopped = self.stopped or Stopped.LIMIT
             if now_ns >= tell_ns:
                 tell_ns = now_ns + round(REPORT_S * 1e9)
-                if not tell(self._lookout.progress()):
+                if not tell(self._lookout.progress(now_ns)):
                     self.stop()
             time.sleep(TICK_S)
         return self.stopped

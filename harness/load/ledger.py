@@ -36,6 +36,8 @@ class Ledger:
         self._refusals_before_lost = refusals_before_lost
         self._refusals_in_a_row = 0
         self._counted_status: Counter[Status] = Counter()
+        self._running: dict[int, Exchange] = {}
+        self._heard_ns = 0
         self._unanswered: dict[int, Exchange] = {}
         self._answered: list[Answered] = []
 
@@ -54,11 +56,16 @@ class Ledger:
 
     def begin(self, exchange: Exchange) -> None:
         """Note that a request is about to be sent."""
+        if not self._running:
+            self._heard_ns = max(self._heard_ns, exchange.sent_ns)
+        self._running[id(exchange)] = exchange
         if exchange.session.phase is Phase.COUNTED:
             self._unanswered[id(exchange)] = exchange
 
     def end(self, exchange: Exchange) -> None:
         """Note that a request has ended in any way."""
+        self._heard_ns = max(self._heard_ns, _last_token_ns(exchange))
+        self._running.pop(id(exchange), None)
         if self._unanswered.pop(id(exchange), None) is not None and (answered := _answered(exchange)):
             self._answered.append(answered)
 
@@ -92,6 +99,7 @@ class Ledger:
             done=done.total(),
             failed=done[Status.FAILED] + done[Status.TIMEOUT],
             in_flight=self.in_flight,
+            heard_ns=self._heard(),
             sessions_left=self.sessions_left,
             counted_left=self.counted_left,
             stopped=self.stopped,
@@ -102,6 +110,10 @@ class Ledger:
     def counts(self) -> tuple[PhaseCounts, ...]:
         """Count what became of every turn of the plan."""
         return tuple(self._counts(phase) for phase in Phase)
+
+    def _heard(self) -> int:
+        """When a token came last to any request, or, if later, when requests began to be in flight again."""
+        return max([self._heard_ns, *map(_last_token_ns, self._running.values())])
 
     def _note_first_tokens(self) -> list[Waiting]:
         """Note which requests that still run have their first token, and return those that wait for it."""
@@ -126,6 +138,11 @@ class Ledger:
             cancelled=by_status[Status.CANCELLED],
             not_played=planned - by_status.total(),
         )
+
+
+def _last_token_ns(exchange: Exchange) -> int:
+    times_ns = exchange.reply.delta_times_ns
+    return times_ns[-1] if times_ns else 0
 
 
 def _answered(exchange: Exchange) -> Answered | None:

@@ -49,15 +49,18 @@ class Lookout:
             return Stopped.DIVERGED
         return None
 
-    def progress(self) -> LoadProgress:
+    def progress(self, now_ns: int) -> LoadProgress:
         """Say where the load is."""
         reports, recent = self._reports.values(), self._recent_ttft_ns
+        in_flight = sum(r.in_flight for r in reports)
+        heard_ns = max((r.heard_ns for r in reports), default=now_ns)
         return LoadProgress(
             done=sum(r.done for r in reports),
             of=self._counted_turns,
             failed=sum(r.failed for r in reports),
-            in_flight=sum(r.in_flight for r in reports),
+            in_flight=in_flight,
             ttft_p50_ms=round(statistics.median(recent) / 1e6, 1) if recent else None,
+            silent_s=round(max(0, now_ns - heard_ns) / 1e9, 1) if in_flight else 0.0,
         )
 
     def _is_complete(self) -> bool:

@@ -57,7 +57,7 @@ def _play_alone(job: LoadJob, plan: Plan) -> LoadOutcome:
     stage.close()
     ended_ns = time.monotonic_ns()
     lookout.hear(0, stage.ledger.report())
-    _tell(lookout.progress())
+    _tell(lookout.progress(ended_ns))
     write_records(stage.ledger.records, job.out_dir / RECORDS_FILE)
     return LoadOutcome(
         started_ns=stage.ledger.started_ns,
@@ -105,7 +105,7 @@ def _watch(job: LoadJob, stage: Stage, lookout: Lookout) -> None:
             lookout.hear(0, ledger.report())
             if why := lookout.why_stop(now_ns):
                 ledger.stop(why)
-            if not _tell(lookout.progress()):
+            if not _tell(lookout.progress(now_ns)):
                 ledger.stop(Stopped.INTERRUPTED)
         stage.health.sleep(TICK_S)
 

@@ -39,6 +39,8 @@ class Report:
     stopped: Stopped | None = None
     answered: Sequence[Answered] = ()
     waiting: Sequence[Waiting] = ()
+    heard_ns: int = 0
+    """When a token came last to any request, or, if later, when requests began to be in flight again; 0 before."""
 
     def packed(self) -> dict[str, Any]:
         """Return it in plain values, as a message carries it."""

@@ -61,7 +61,7 @@ class Run:
 
     def left_behind(self) -> list[str]:
         """List the living processes of this run other than the harness itself."""
-        return [_describe(p) for p in psutil.process_iter() if p.pid != self.process.pid and _carries(p, self.marker)]
+        return carrying(self.marker, but=self.process.pid)
 
     def wait_nothing_left(self, limit_s: float) -> None:
         """Wait until no process of the run lives; fail with what is left."""
@@ -89,6 +89,11 @@ def start(arguments: Sequence[str], folder: Path) -> Run:
 def printed_json(folder: Path) -> Any:
     """Return what the last command in `folder` printed on stdout, as JSON."""
     return json.loads((folder / "stdout.txt").read_text(encoding="utf-8"))
+
+
+def carrying(marker: str, *, but: int = 0) -> list[str]:
+    """List the living processes that carry `marker`, one of them left out."""
+    return [_describe(p) for p in psutil.process_iter() if p.pid != but and _carries(p, marker)]
 
 
 def _carries(process: psutil.Process, marker: str) -> bool:

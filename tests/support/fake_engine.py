@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -55,6 +56,10 @@ class Engine:
             self.die()
         return cached
 
+    def hangs(self) -> bool:
+        """Whether it takes requests and answers none, as an engine whose scheduler is stuck."""
+        return self.options.hang_after is not None and self.turns > self.options.hang_after
+
     def end_turn(self) -> None:
         """Count one turn as replied."""
         with self._lock:
@@ -85,7 +90,10 @@ class Handler(BaseHTTPRequestHandler):
         """Answer health, server info and metrics."""
         info = {"max_total_num_tokens": 6144, "enable_hierarchical_cache": True, "page_size": 64}
         answers = {"/health": "", "/server_info": json.dumps(info), "/metrics": self.engine.metrics()}
-        self.answer(200 if self.path in answers else 404, answers.get(self.path, ""))
+        if self.path == "/health" and self.engine.hangs():
+            self.answer(503, "")
+        else:
+            self.answer(200 if self.path in answers else 404, answers.get(self.path, ""))
 
     def do_POST(self) -> None:
         """Answer generation, flush and chat."""
@@ -103,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
     def chat(self) -> None:
         """Stream three tokens."""
         cached = self.engine.begin_turn()
+        if self.engine.hangs():
+            time.sleep(600)
         time.sleep(self.engine.options.first_token_s)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -141,6 +151,13 @@ def say(*lines: str) -> None:
     sys.stdout.flush()
 
 
+def follow(scheduler: subprocess.Popen[bytes]) -> None:
+    """Die when the scheduler does, as SGLang's leader."""
+    scheduler.wait()
+    say("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     """Launch, and serve until SIGTERM."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -149,6 +166,7 @@ def main() -> None:
     parser.add_argument("--die-at-start", action="store_true")
     parser.add_argument("--die-in-warm-up", action="store_true")
     parser.add_argument("--die-after", type=int, help="turns of the load")
+    parser.add_argument("--hang-after", type=int, help="turns of the load")
     parser.add_argument("--last-words", default="Segmentation fault")
     parser.add_argument("--exit-code", type=int, default=1)
     parser.add_argument("--never-ready", action="store_true")
@@ -157,7 +175,8 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true", help="the first turn finds cached tokens")
     options, _setting = parser.parse_known_args()
     engine = Engine(options)
-    subprocess.Popen([sys.executable, "-c", CHILD])  # a scheduler that does not end by itself
+    scheduler = subprocess.Popen([sys.executable, "-c", CHILD, "fake::scheduler"])  # it does not end by itself
+    threading.Thread(target=follow, args=[scheduler], daemon=True).start()
     say(*LAUNCH_LINES)
     if options.die_at_start:
         engine.die()

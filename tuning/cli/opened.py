@@ -91,6 +91,7 @@ def opened(
             api_key_env=wanted.api_key_env,
             load_processes=options.load_processes,
             session_header=options.session_header,
+            keep_storage=wanted.keep_storage,
         )
         try:
             yield OpenStudy(lab, file, objective, watch, stop, tokenizer)

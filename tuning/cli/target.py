@@ -126,6 +126,10 @@ class StudyOptions:
         str | None,
         Parameter(group=WHAT, help="Header that carries the session's id, by which a router keeps it on one engine."),
     ] = None
+    keep_storage: Annotated[
+        bool,
+        Parameter(group=WHAT, negative="", help="Let trials find what earlier ones left in the `file` storage tier."),
+    ] = False
     seed: Annotated[int, Parameter(group=WHAT, validator=AT_LEAST_0, help="Seed of sessions and sampler.")] = 1
     load_limit: Annotated[str, Parameter(group=WHAT, help="A load that takes longer is not sustainable.")] = "10m"
     constraint: Annotated[
@@ -213,6 +217,7 @@ class StudyOptions:
                 "restart_input": self.restart_input,
                 "api_key_env": self.api_key_env,
                 "engine_port": self.engine_port,
+                "keep_storage": self.keep_storage,
                 "engine_args": self.engine_arg,
                 "copy_gb_per_s": self.copy_limit,
                 "scenario": scenario,

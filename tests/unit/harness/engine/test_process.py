@@ -16,7 +16,7 @@ import pytest
 from harness.engine import ledger, process
 from harness.engine.ledger import Ledger, Owned
 from harness.engine.process import (
-    SIGINT_TWICE,
+    SIGINTS,
     SIGTERM_ALONE,
     EngineProcess,
     StopProof,
@@ -110,21 +110,21 @@ def test_an_engine_that_ignores_sigterm(launch: Launch) -> None:
 
 def test_an_engine_that_serves_follows_sigint(launch: Launch) -> None:
     """Where its kind looks for SIGTERM only now and then; else this test would take ten minutes."""
-    proof = launch(f"{HEEDS_NO_SIGTERM}; {LISTEN}", stop_signals=SIGINT_TWICE).stop(term_s=600)
+    proof = launch(f"{HEEDS_NO_SIGTERM}; {LISTEN}", stop_signals=SIGINTS).stop(term_s=600)
     assert proof == StopProof(exit_code=-2, killed=0, left=0, port_free=True)
 
 
 def test_the_second_sigint_ends_one_that_still_waits(launch: Launch) -> None:
     """The first was heard and answered by waiting for a request."""
     waits = "signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.SIG_DFL))"
-    proof = launch(f"{HEEDS_NO_SIGTERM}; {waits}; {LISTEN}", stop_signals=SIGINT_TWICE).stop(term_s=600)
+    proof = launch(f"{HEEDS_NO_SIGTERM}; {waits}; {LISTEN}", stop_signals=SIGINTS).stop(term_s=600)
     assert proof == StopProof(exit_code=-2, killed=0, left=0, port_free=True)
 
 
 def test_an_engine_that_does_not_serve_yet_follows_sigterm(launch: Launch) -> None:
     """SIGINT would have to wait until an import has ended."""
     code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SLEEP}"
-    proof = launch(code, stop_signals=SIGINT_TWICE).stop(term_s=600)
+    proof = launch(code, stop_signals=SIGINTS).stop(term_s=600)
     assert proof == StopProof(exit_code=-15, killed=0, left=0, port_free=True)
 
 
