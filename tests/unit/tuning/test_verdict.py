@@ -11,6 +11,7 @@ import pytest
 
 from harness.engine.failure import FailureKind
 from harness.engine.setting import Setting
+from harness.engine.spec import PUBLIC_PORT
 from harness.statistics import Floats
 from harness.store import Effective, TrialRecord
 from tests.support.trials import (
@@ -25,7 +26,7 @@ from tests.support.trials import (
 )
 from tuning.objective import Constraint, Objective
 from tuning.study import BASELINES
-from tuning.verdict import PUBLIC_PORT, Kind, Verdict, decide
+from tuning.verdict import Kind, Verdict, decide
 
 SEEDS = (1001, 1002)
 POOL_TOKENS = 6_000
