@@ -67,4 +67,7 @@ def test_a_law_is_found(sizes: list[int], factor: float, predicted: int) -> None
     """When reality follows the formula by a factor, the next prediction is right within its error and rounding."""
     model = MemoryModel([(size, round(factor * size)) for size in sizes])
     corrected = model.correct(predicted)
-    assert corrected.least_bytes - 2 <= factor * predicted <= corrected.most_bytes + 2 or len(set(sizes)) < 2
+    rounding = 1e-6 * factor * predicted  # of sizes that lie a byte apart, drawn out to the prediction
+    assert (
+        corrected.least_bytes - rounding <= factor * predicted <= corrected.most_bytes + rounding or len(set(sizes)) < 2
+    )
