@@ -42,8 +42,8 @@ class MemoryModel:
     """Corrects predictions by what earlier trials of the study showed: by a constant, or by a factor.
 
     A constant fits what the formulas leave out, as a context of the GPU; a factor fits what they get wrong for every
-    token. Of the two, the one counts that would have foretold each trial best from the others. Medians, so that one
-    odd trial changes nothing.
+    token. Of the two, the one counts that would have foretold each trial best from the others. Each takes a
+    median, so that one odd trial does not move it.
     """
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
@@ -64,7 +64,8 @@ class MemoryModel:
         if not self._pairs:
             return Corrected(predicted_bytes, round(PRIOR_SHARE * predicted_bytes))
         misses = {rule: _misses(self._pairs, rule) for rule in (_by_constant, _by_factor)}
-        rule = min(misses, key=lambda rule: statistics.median(misses[rule]))
+        # The sum, not the median: where most trials are of one size both rules foretell them, and the others decide.
+        rule = min(misses, key=lambda rule: sum(misses[rule]))
         value = max(0, round(rule(self._pairs, predicted_bytes)))
         least = LEAST_SHARE * value if self.trials > 1 else PRIOR_SHARE / 2 * value
         return Corrected(value, round(max(least, WIDEN * max(misses[rule]))))
