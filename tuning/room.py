@@ -17,15 +17,8 @@ def check_machine(search: Search, spec: EngineSpec, *, unique_tokens: int) -> No
     """
     if not spec.here:
         return
-    check_swap(_swapped_bytes)
+    check_swap(lambda: HostMemory.read().swapped_bytes)
     if search.engine != "docker":
         per_token = spec.kv_bytes_per_token()
         needed = STORAGE_LEAST_BYTES if per_token is None else unique_tokens * per_token
         check_storage(spec.around, {**os.environ, **spec.env}, needed_bytes=needed)
-
-
-def _swapped_bytes() -> int | None:
-    memory = HostMemory.read()
-    if memory.swapped_in_bytes is None or memory.swapped_out_bytes is None:
-        return None
-    return memory.swapped_in_bytes + memory.swapped_out_bytes

@@ -87,7 +87,7 @@ def watch(
 ) -> Seen:
     """Watch for so long; `local` engines share this host's swap. Raises TelemetryError when nothing can be read."""
     flags = Flags.of(control.server_info())
-    first, swap = _scrape(control), _swapped() if local else None
+    first, swap = _scrape(control), HostMemory.read().swapped_bytes if local else None
     moments, last, missed = [_moment(first)], first, 0
     started = time.monotonic()
     due = started + POLL_S
@@ -105,7 +105,7 @@ def watch(
         say(moments[-1])
     if last is first:
         raise TelemetryError(f"{control.base_url}/metrics was read once only; watch for longer than {POLL_S:g} s")
-    ended = _swapped() if local else None
+    ended = HostMemory.read().swapped_bytes if local else None
     return Seen(
         seconds=(last.taken_ns - first.taken_ns) / 1e9,
         flags=flags,
@@ -138,10 +138,3 @@ def _scrape(control: EngineClient) -> MetricsSnapshot:
 
 def _moment(snapshot: MetricsSnapshot) -> Moment:
     return Moment(snapshot.taken_ns, EngineGauges.of(snapshot), usage_by_replica(snapshot))
-
-
-def _swapped() -> int | None:
-    memory = HostMemory.read()
-    if memory.swapped_in_bytes is None or memory.swapped_out_bytes is None:
-        return None
-    return memory.swapped_in_bytes + memory.swapped_out_bytes

@@ -45,6 +45,13 @@ class HostMemory:
     unevictable_bytes: int | None = None
 
     @property
+    def swapped_bytes(self) -> int | None:
+        """Bytes that went to swap and back since boot, together; None where the kernel hides them."""
+        if self.swapped_in_bytes is None or self.swapped_out_bytes is None:
+            return None
+        return self.swapped_in_bytes + self.swapped_out_bytes
+
+    @property
     def available_bytes(self) -> int:
         """Bytes that a new host pool can take without swapping and without the cgroup's OOM killer."""
         if self.cgroup is None:

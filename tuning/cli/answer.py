@@ -43,7 +43,7 @@ def print_answer(
     answer = study_result(root, study, records, verdict, objective, slo=slo)
     result = answer.model_dump_json(indent=1)
     write_atomically(root / RESULT_FILE, result + "\n")
-    page = write_report(root, study, records, verdict, objective, slo=slo)
+    page = write_report(root, study, records, verdict, objective, answer=answer)
     console.print(trials_table(records, objective, verdict, width=console.width))
     if verdict.candidates:
         console.print(candidates_table(verdict))

@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from tuning.cli.server import api_key_headers, checked_url
+from harness.engine.api_key import api_key_headers
+from tuning.cli.server import checked_url
 from tuning.cli.target import ABOVE_0
 
 if TYPE_CHECKING:

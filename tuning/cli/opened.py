@@ -42,10 +42,15 @@ class OpenStudy:
     watch: ConsoleWatch
     stop: StopFlag
     tokenizer: PromptTokenizer
+    first_plan: Plan
+    """Of the study's own scenario and seed; it takes seconds to make."""
 
     def plan(self, scenario: Scenario, seed: int) -> Plan:
         """Make the sessions of `scenario` for `seed`."""
-        return make_plan(scenario, seed, self.tokenizer, self.file.search.api)
+        search = self.file.search
+        if scenario == search.scenario and seed == search.seed:
+            return self.first_plan
+        return make_plan(scenario, seed, self.tokenizer, search.api)
 
 
 @contextmanager
@@ -63,7 +68,8 @@ def opened(
     if any(constraint.metric.startswith("headroom.device") for constraint in objective.constraints):
         required(device)
     tokenizer = PromptTokenizer.load(wanted.model)
-    summary = describe(make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api), tokenizer)
+    plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
+    summary = describe(plan, tokenizer)
     file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
     check_machine(wanted, spec, unique_tokens=summary.unique_tokens)
     open_study(root, file, resume=options.resume)
@@ -94,7 +100,7 @@ def opened(
             keep_storage=wanted.keep_storage,
         )
         try:
-            yield OpenStudy(lab, file, objective, watch, stop, tokenizer)
+            yield OpenStudy(lab, file, objective, watch, stop, tokenizer, plan)
         finally:
             exporter.study_ended()
             _keep_metrics(console, exporter, root)

@@ -1,11 +1,8 @@
-"""How a command names a server that runs already: its address, and its key by the name of a variable."""
+"""How a command names a server that runs already."""
 
 from __future__ import annotations
 
-from harness.engine.api_key import api_key_headers
 from scenarios.errors import ConfigError
-
-__all__ = ["api_key_headers", "checked_url"]
 
 
 def checked_url(url: str) -> str:

@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harness.engine.api_key import api_key_headers
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
-from tuning.cli.server import api_key_headers, checked_url
+from tuning.cli.server import checked_url
 from tuning.space import Engine
 
 if TYPE_CHECKING:

@@ -7,21 +7,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
+from jinja2 import Environment
 
 from harness.files import write_atomically
-from harness.metrics import Slo
 from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import words
 from tuning.report.costs import NOTE, cost_rows
-from tuning.report.data import leader, study_result
+from tuning.report.data import StudyResult, leader, study_result
 from tuning.report.detail import groups, in_words
-from tuning.report.figure import script_json
+from tuning.report.page import plotly_js, templates
 from tuning.report.played import played, requests, samples
 from tuning.report.plots import all_plots
 from tuning.report.table import against_baseline, standing
@@ -30,8 +27,6 @@ from tuning.verdict import NEGLIGIBLE, Verdict
 REPORT_FILE = "report.html"
 TEMPLATE = "report.html.j2"
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*=")
-ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)")
-"""An address that a browser could open; those of the W3C are names of XML dialects."""
 
 
 def write_report(
@@ -41,10 +36,13 @@ def write_report(
     verdict: Verdict,
     objective: Objective,
     *,
-    slo: Slo | None = None,
+    answer: StudyResult | None = None,
 ) -> Path:
-    """Write report.html of the study in `root` and return its path; raise StoreError when it cannot be written."""
-    result = study_result(root, study, records, verdict, objective, slo=slo)
+    """Write report.html of the study in `root` and return its path; raise StoreError when it cannot be written.
+
+    `answer` is what `study_result` gave, where it is known already: to gather it takes as long as the page.
+    """
+    result = answer or study_result(root, study, records, verdict, objective)
     leading = leader(records, objective, verdict)
     settings = played(root, records, leading, confirmed=verdict.winner is not None)
     leads = next((s.records for s in settings if s.leads), ())
@@ -61,7 +59,7 @@ def write_report(
         few_requests=CONFIDENT_P99_REQUESTS,
         few_requests_note=words.FEW_REQUESTS_NOTE,
         negligible=NEGLIGIBLE,
-        plotly_js=_plotly_js(),
+        plotly_js=plotly_js(),
     )
     path = root / REPORT_FILE
     write_atomically(path, text)
@@ -69,23 +67,11 @@ def write_report(
 
 
 def _templates() -> Environment:
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    pages = templates()
     for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration, in_words):
-        templates.filters[write.__name__] = write
-    templates.filters["script_json"] = script_json
-    templates.globals |= {"against_baseline": against_baseline, "standing": standing, "groups": groups}
-    return templates
-
-
-def _plotly_js() -> Markup:
-    """Return plotly.js without the addresses of map services and projects in it: the page asks nobody for anything."""
-    return Markup(ADDRESS.sub("", get_plotlyjs()))  # noqa: S704 - our own dependency, not data
+        pages.filters[write.__name__] = write
+    pages.globals |= {"against_baseline": against_baseline, "standing": standing, "groups": groups}
+    return pages
 
 
 def _one_flag_a_line(command: str) -> str:
