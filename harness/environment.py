@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from importlib import metadata
@@ -22,6 +23,7 @@ class Environment(StrictModel):
     host: str
     processor: str
     cores: int
+    """That may be used: a trial may be kept to one half of a host."""
     memory_gib: int
     gpus: tuple[str, ...]
     """Models of the GPUs in use; empty without one."""
@@ -39,7 +41,7 @@ class Environment(StrictModel):
         return cls(
             host=platform.node(),
             processor=_processor(),
-            cores=psutil.cpu_count() or 0,
+            cores=len(os.sched_getaffinity(0)),
             memory_gib=round(psutil.virtual_memory().total / 2**30),
             gpus=tuple(gpu.name for gpu in device.devices) if isinstance(device, Nvml) else (),
             driver=device.driver_version if isinstance(device, Nvml) else None,
