@@ -24,7 +24,7 @@ PYTHON_VERSION = "3.12"
 GLIBC = ("2_39", "2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
 PLATFORMS = (*(f"manylinux_{v}_x86_64" for v in GLIBC), *(f"manylinux{v}_x86_64" for v in ("2014", "2010", "1")))
 
-HOST_HAS = ("numpy", "scipy", "pyarrow", "tokenizers", "huggingface_hub", "hf_xet", "fsspec", "pytest")
+HOST_HAS = ("numpy", "pandas", "scipy", "pyarrow", "tokenizers", "huggingface_hub", "hf_xet", "fsspec", "pytest")
 """Distributions of the harness that the host must have in our version ranges; window.py checks that at its start."""
 LEFT_OUT = (
     "sgl_kernel/flash_ops*",  # FA3: 1.7 GB unpacked; the triton backend needs none of it
