@@ -23,7 +23,12 @@ from tuning.report import words
 from tuning.report.costs import reload_cells
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence"
-SESSIONS = {"h200-2026-11-30": "support-chat", "h200-2026-11-30b": "coding-agent"}
+SESSIONS = {
+    "h200-2026-11-30": "support-chat",
+    "h200-2026-11-30b": "coding-agent",
+    "h200-2026-11-30c-support-chat": "support-chat, two more settings",
+    "h200-2026-11-30c-long-chat": "long-chat",
+}
 """Folders, and the scenario that was played there."""
 
 
