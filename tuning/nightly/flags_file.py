@@ -8,53 +8,30 @@ from __future__ import annotations
 import difflib
 import io
 import shlex
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 
 from harness.errors import ConfigError
-from tuning.nightly.launch_words import LaunchWords
+from tuning.nightly.launch_words import Change, Flags, LaunchWords
 
 
-def text_of(launch: LaunchWords, where: str) -> str:
-    """Write the flags of a launch as such a file."""
-    return "".join(_line(words, where) for words in launch.flags.values())
+def text_of(flags: Flags, where: str) -> str:
+    """Write flags as such a file."""
+    return "".join(_line(words, where) for words in flags.values())
 
 
-def edited(text: str, current: LaunchWords, proposed: LaunchWords, where: str) -> str:
-    """Change those lines of the file that differ; raise ConfigError when it does not say what `current` says."""
-    replaced = {name for name, words in current.flags.items() if proposed.flags.get(name) != words}
-    added = [words for name, words in proposed.flags.items() if name not in current.flags]
+def edited(text: str, change: Change, where: str) -> str:
+    """Make the change in the lines that it is about; raise ConfigError when the file does not say what changes."""
     lines: list[str] = []
-    missing = set(replaced)
+    seen: set[str] = set()
     for number, line in enumerate(_lines(text), 1):
-        found = _flags_in(line, f"{where} line {number}")
-        _check(found, current, replaced, proposed, f"{where} line {number}")
-        missing -= found.flags.keys()
-        if replaced.isdisjoint(found.flags):
-            lines.append(line)
-        else:
-            kept = [proposed.flags.get(name) if name in replaced else words for name, words in found.flags.items()]
-            lines.extend(_line(words, where) for words in kept if words is not None)
-    for name in sorted(missing):
-        raise _does_not_fit(where, f"has no {shlex.join(current.flags[name])}, which production was measured with")
-    if added and lines and not lines[-1].endswith("\n"):
+        flags = _flags_in(line, f"{where} line {number}")
+        changed = change.made_in(flags, f"{where} line {number}")
+        seen |= flags.keys()
+        lines.append(line if changed == flags else text_of(changed, where))
+    coming = text_of(change.coming(seen, where), where)
+    if coming and lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
-    return "".join([*lines, *(_line(words, where) for words in added)])
-
-
-def _check(found: LaunchWords, current: LaunchWords, replaced: Set[str], proposed: LaunchWords, where: str) -> None:
-    """Refuse a line of which it would be a guess what to make."""
-    for name, words in found.flags.items():
-        if name in replaced and words != current.flags[name]:
-            measured = shlex.join(current.flags[name])
-            raise _does_not_fit(where, f"says {shlex.join(words)}, production was measured with {measured}")
-        if name in proposed.flags and name not in current.flags:
-            raise _does_not_fit(where, f"says {shlex.join(words)}, production was measured without")
-    if found.program:
-        raise ConfigError(f"{where}: {shlex.join(found.program)} is no flag; name a file that has flags alone")
-
-
-def _does_not_fit(where: str, how: str) -> ConfigError:
-    return ConfigError(f"{where}: {how}; correct the one that is wrong, then the night can propose a patch")
+    return "".join([*lines, coming])
 
 
 def patch(name: str, old: str, new: str) -> str:
@@ -69,11 +46,14 @@ def _lines(text: str) -> list[str]:
     return list(io.StringIO(text, newline="\n"))
 
 
-def _flags_in(line: str, where: str) -> LaunchWords:
+def _flags_in(line: str, where: str) -> Flags:
     try:
-        return LaunchWords.of(shlex.split(line.rstrip("\n"), comments=True))
+        found = LaunchWords.of(shlex.split(line.rstrip("\n"), comments=True))
     except ValueError as problem:
         raise ConfigError(f"{where}: {problem}; write one flag on each line, quoted as for a shell") from None
+    if found.program:
+        raise ConfigError(f"{where}: {shlex.join(found.program)} is no flag; name a file that has flags alone")
+    return found.flags
 
 
 def _line(words: tuple[str, ...], where: str) -> str:

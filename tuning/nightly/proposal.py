@@ -15,7 +15,7 @@ from dashboards.systemd import command_line
 from harness.errors import ConfigError
 from harness.files import write_atomically
 from tuning.nightly import flags_file
-from tuning.nightly.launch_words import LaunchWords
+from tuning.nightly.launch_words import Change, LaunchWords
 
 Form = Literal["patch", "systemd", "kubernetes"]
 FLAGS_FILE = "sglang.flags"
@@ -33,30 +33,49 @@ class _Draft:
 
 
 def write_proposal(
-    folder: Path, *, current: Sequence[str], proposed: Sequence[str], form: Form, target: str | None
+    folder: Path,
+    *,
+    current: Sequence[str],
+    proposed: Sequence[str],
+    form: Form,
+    target: str | None,
+    command: Sequence[str] = (),
 ) -> Path:
     """Write `proposal.*` to the folder of the night's study, and return its path.
 
     `current` and `proposed` are flags that differ. A patch changes those lines of the flags file `target` and leaves
-    the others; without one it changes a file of the current flags. The other forms replace a command line, so they
-    take whole launch commands: of the unit `target`, such as sglang.service, or of the container
-    NAMESPACE/KIND/NAME/CONTAINER. Raises ConfigError when these do not fit, StoreError when nothing can be written.
+    the others; without a target it is for a file of the current flags. The other forms replace a command line: of the
+    unit `target`, such as sglang.service, or of the container NAMESPACE/KIND/NAME/CONTAINER. They change the flags in
+    `command`, by which production is launched; it may be left out when `current` is all of it.
+    Raises ConfigError when these do not fit, StoreError when nothing can be written.
     """
     path = (folder / f"proposal.{SUFFIXES[form]}").absolute()
-    draft = {"patch": _patch, "systemd": _drop_in, "kubernetes": _strategic_merge}[form](
-        path, LaunchWords.of(current), LaunchWords.of(proposed), target
-    )
-    write_atomically(path, "".join(f"{line}\n" for line in _head(draft, current, proposed)) + draft.body)
+    before = LaunchWords.of(current)
+    change = Change.between(before.flags, LaunchWords.of(proposed).flags)
+    if form == "patch":
+        draft = _patch(path, before, change, target)
+    else:
+        replace = _drop_in if form == "systemd" else _strategic_merge
+        draft = replace(path, _changed(LaunchWords.of(command or current), change), target)
+    write_atomically(path, "".join(f"{line}\n" for line in _head(draft, change)) + draft.body)
     return path
 
 
-def _head(draft: _Draft, current: Sequence[str], proposed: Sequence[str]) -> Iterator[str]:
+def _changed(launch: LaunchWords, change: Change) -> LaunchWords:
+    """Make the change in a whole launch command."""
+    where = "the launch command in production"
+    if not launch.program:
+        raise ConfigError(
+            "proposal: a command line is replaced as a whole, and only its flags are known; "
+            'give the launch command in production, or propose a patch of a flags file (form = "patch")'
+        )
+    flags = change.made_in(launch.flags, where)
+    return LaunchWords(launch.program, {**flags, **change.coming(launch.flags.keys(), where)})
+
+
+def _head(draft: _Draft, change: Change) -> Iterator[str]:
     yield "# Proposed by hicache-tune; nothing has been changed."
-    for title, lines in (
-        ("Changes", LaunchWords.of(current).changes_to(LaunchWords.of(proposed))),
-        ("Apply", draft.apply),
-        ("Rollback", draft.rollback),
-    ):
+    for title, lines in (("Changes", change.in_words()), ("Apply", draft.apply), ("Rollback", draft.rollback)):
         yield f"# {title}:"
         yield from (f"#   {_printable(line)}" for line in lines)
 
@@ -66,13 +85,13 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def _patch(path: Path, current: LaunchWords, proposed: LaunchWords, target: str | None) -> _Draft:
+def _patch(path: Path, current: LaunchWords, change: Change, target: str | None) -> _Draft:
     file = Path(target or FLAGS_FILE)
     try:
-        old = file.read_bytes().decode("utf-8") if target else flags_file.text_of(current, FLAGS_FILE)
+        old = file.read_bytes().decode("utf-8") if target else flags_file.text_of(current.flags, FLAGS_FILE)
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{file}: no readable flags file ({problem}); correct the proposal's target") from None
-    new = flags_file.edited(old, current, proposed, str(file))
+    new = flags_file.edited(old, change, str(file))
     words = ["patch", "--strip=1", f"--input={path}"]
     if target:
         words.insert(1, f"--directory={file.absolute().parent}")
@@ -83,10 +102,10 @@ def _patch(path: Path, current: LaunchWords, proposed: LaunchWords, target: str 
     )
 
 
-def _drop_in(path: Path, _current: LaunchWords, proposed: LaunchWords, target: str | None) -> _Draft:
+def _drop_in(path: Path, proposed: LaunchWords, target: str | None) -> _Draft:
     if target is None or not re.fullmatch(r"[\w:.\\@-]+\.service", target):
         raise ConfigError(f"proposal target {target}: name the unit that runs the engine, such as sglang.service")
-    words = [*_program(proposed, target), *_flag_words(proposed)]
+    words = [*proposed.program, *_flag_words(proposed)]
     # systemd reads drop-ins by the order of their names: without this one, that of an earlier night counts again.
     installed = f"/etc/systemd/system/{target}.d/50-{path.parent.name}.conf"
     restart = ["sudo systemctl daemon-reload", f"sudo systemctl restart {shlex.quote(target)}"]
@@ -101,7 +120,7 @@ def _drop_in(path: Path, _current: LaunchWords, proposed: LaunchWords, target: s
     )
 
 
-def _strategic_merge(path: Path, _current: LaunchWords, proposed: LaunchWords, target: str | None) -> _Draft:
+def _strategic_merge(path: Path, proposed: LaunchWords, target: str | None) -> _Draft:
     parts = re.fullmatch(r"([\w.-]+)/(deployment|statefulset|daemonset)/([\w.-]+)/([\w.-]+)", target or "")
     if parts is None:
         raise ConfigError(
@@ -111,7 +130,7 @@ def _strategic_merge(path: Path, _current: LaunchWords, proposed: LaunchWords, t
     namespace, kind, name, container = parts.groups()
     changed = {
         "name": container,
-        "command": _words(_program(proposed, f"{kind}/{name}")),
+        "command": _words(proposed.program),
         "args": _words(_flag_words(proposed)),
     }
     body = yaml.dump(
@@ -125,15 +144,6 @@ def _strategic_merge(path: Path, _current: LaunchWords, proposed: LaunchWords, t
             f"{kubectl} patch {kind}/{name} {shlex.quote(f'--patch-file={path}')}",
         ],
         [f"{kubectl} rollout undo {kind}/{name}"],
-    )
-
-
-def _program(launch: LaunchWords, target: str) -> Sequence[str]:
-    if launch.program:
-        return launch.program
-    raise ConfigError(
-        f"proposal for {target}: its command line is replaced as a whole, and only flags are known; "
-        'give the whole launch command, or propose a patch of a flags file (form = "patch")'
     )
 
 

@@ -160,7 +160,7 @@ def test_a_drop_in_is_the_command(tmp_path: Path) -> None:
     unit.write_text("[Service]\nType=oneshot\nExecStart=/bin/true\n", encoding="utf-8")
     words = [*PROGRAM, *PROPOSED, *ODD, "--two-lines", "a\nb"]
     folder = tmp_path / "chat-20261130"
-    proposal = write_proposal(folder, current=CURRENT, proposed=words, form="systemd", target=unit.name)
+    proposal = write_proposal(folder, current=[*PROGRAM, *CURRENT], proposed=words, form="systemd", target=unit.name)
     apply = [shlex.split(line, comments=True) for line in _commands(proposal, "Apply")]
     install = next(line for line in apply if "install" in line)
     assert install[-2] == str(proposal)
@@ -180,7 +180,7 @@ def test_a_later_drop_in_counts(tmp_path: Path) -> None:
     for night in ("chat-20261129", "chat-20261130"):
         proposed = ["/bin/echo", "--night", night]
         proposal = write_proposal(
-            tmp_path / night, current=CURRENT, proposed=proposed, form="systemd", target=unit.name
+            tmp_path / night, current=["/bin/echo"], proposed=proposed, form="systemd", target=unit.name
         )
         installed = Path(shlex.split(_commands(proposal, "Apply")[1])[-1])
         here = tmp_path / f"{unit.name}.d" / installed.name
@@ -195,7 +195,8 @@ def test_a_kubernetes_patch_is_the_containers_command(tmp_path: Path) -> None:
     """Merged into a Deployment it is valid, and every word is a string for every reader of YAML."""
     words = [*PROGRAM, *PROPOSED, *ODD, "--two-lines", "a\nb"]
     target = "prod/deployment/sglang/engine"
-    proposal = write_proposal(tmp_path / "n", current=CURRENT, proposed=words, form="kubernetes", target=target)
+    current = [*PROGRAM, *CURRENT]
+    proposal = write_proposal(tmp_path / "n", current=current, proposed=words, form="kubernetes", target=target)
     text = proposal.read_text(encoding="utf-8")
     (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
     assert container["name"] == "engine"
@@ -227,15 +228,47 @@ def _is_valid_deployment(container: dict[str, Any]) -> None:
         ("kubernetes", None, "NAMESPACE/KIND/NAME/CONTAINER"),
         ("kubernetes", "sglang", "NAMESPACE/KIND/NAME/CONTAINER"),
         ("kubernetes", "prod/job/sglang/engine", "NAMESPACE/KIND/NAME/CONTAINER"),
-        ("systemd", "sglang.service", "give the whole launch command"),
-        ("kubernetes", "prod/deployment/sglang/engine", "give the whole launch command"),
     ],
 )
-def test_what_does_not_fit_is_said(form: Form, target: str | None, said: str, tmp_path: Path) -> None:
-    """A target of another kind, or flags where a whole command line is replaced."""
+def test_a_target_of_another_kind(form: Form, target: str | None, said: str, tmp_path: Path) -> None:
+    """Each form says what it needs, and writes nothing."""
     with pytest.raises(ConfigError, match=said):
+        write_proposal(tmp_path, current=[*PROGRAM, *CURRENT], proposed=PROPOSED, form=form, target=target)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "target"), [("systemd", "sglang.service"), ("kubernetes", "prod/deployment/sglang/engine")]
+)
+def test_flags_alone_are_no_command(form: Form, target: str, tmp_path: Path) -> None:
+    """Where a command line is replaced, all of it must be known: the model's path would be lost."""
+    with pytest.raises(ConfigError, match="only its flags are known"):
         write_proposal(tmp_path, current=CURRENT, proposed=PROPOSED, form=form, target=target)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tuned_flags_change_in_the_whole_command(tmp_path: Path) -> None:
+    """What a night knows of production is what is tuned; the rest of the command stays, in its order."""
+    command = [*PROGRAM, "--host", "::", "--page-size", "32", "--tp", "2", "--disable-radix-cache"]
+    proposal = write_proposal(
+        tmp_path,
+        current=CURRENT[2:],
+        proposed=PROPOSED[2:],
+        form="kubernetes",
+        target="prod/deployment/sglang/engine",
+        command=command,
+    )
+    (container,) = yaml.safe_load(proposal.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == shlex.split("--host :: --page-size 64 --tp 2 --hicache-write-policy write_back")
+
+
+def test_a_command_that_does_not_fit(tmp_path: Path) -> None:
+    """It must be the one that was measured."""
+    for command in (["/bin/x", "--page-size", "16"], ["/bin/x"], ["/bin/x", *CURRENT, "--hicache-write-policy", "y"]):
+        with pytest.raises(ConfigError, match=r"the launch command in production: .* production was measured with"):
+            write_proposal(
+                tmp_path, current=CURRENT, proposed=PROPOSED, form="systemd", target="x.service", command=command
+            )
 
 
 def test_the_head_says_what_changes(tmp_path: Path) -> None:
@@ -247,7 +280,7 @@ def test_the_head_says_what_changes(tmp_path: Path) -> None:
         "with --on 'a b'",
     ]
     words = ["/bin/x", "--y", "a\n[Service]\r\u2028b"]
-    proposal = write_proposal(tmp_path, current=["--z"], proposed=words, form="systemd", target="x.service")
+    proposal = write_proposal(tmp_path, current=["/bin/x", "--z"], proposed=words, form="systemd", target="x.service")
     assert _commands(proposal, "Changes") == ["without --z", r"with --y 'a\n[Service]\r\u2028b'"]
 
 

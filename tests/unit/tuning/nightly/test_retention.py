@@ -31,10 +31,10 @@ def test_the_latest_nights_stay(tmp_path: Path) -> None:
     names = ["chat-20261129", "chat-20261130-10", "chat-20261130-2-anew", "chat-20261130", "chat-20261130-2"]
     for name in names:
         _study(tmp_path, name)
-    removed = keep(tmp_path, job="chat", nights=3)
-    assert removed == [tmp_path / "chat-20261130", tmp_path / "chat-20261129"]
-    assert _left(tmp_path) == {"chat-20261130-10", "chat-20261130-2-anew", "chat-20261130-2"}
-    assert keep(tmp_path, job="chat", nights=3) == []
+    removed = keep(tmp_path, job="chat", nights=2)
+    assert removed == [tmp_path / name for name in ("chat-20261130-2", "chat-20261130", "chat-20261129")]
+    assert _left(tmp_path) == {"chat-20261130-10", "chat-20261130-2-anew"}
+    assert keep(tmp_path, job="chat", nights=2) == []
 
 
 def test_nights_that_are_too_old_go(tmp_path: Path) -> None:
