@@ -13,6 +13,11 @@ def path_value(path: str) -> str:
     return path.replace("%", "%%")
 
 
+def path_list(paths: Sequence[str]) -> str:
+    """Write paths as the value of a setting that takes several, such as ReadWritePaths=."""
+    return " ".join(_quoted(path_value(path)) for path in paths)
+
+
 def command_line(words: Sequence[str]) -> str:
     """Write a command as the value of ExecStart=, each flag on a line of its own.
 

@@ -32,6 +32,12 @@ def next_elapse(calendar: str) -> str:
     return _analyze("warning", "calendar", calendar)
 
 
+def exposure(unit: Path) -> float:
+    """Return systemd's rating of a service, from 0 (can do nothing) to 10 (can do everything)."""
+    said = _analyze("warning", "security", "--offline=true", "--threshold=100", str(unit))
+    return float(re.findall(r"Overall exposure level for .*: ([0-9.]+)", said)[0])
+
+
 def _analyze(level: str, *arguments: str) -> str:
     program = shutil.which("systemd-analyze")
     assert program is not None, "install Debian's package systemd: these tests ask systemd itself"
