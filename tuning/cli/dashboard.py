@@ -68,7 +68,7 @@ def up(
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     docker = _docker_with_compose()
     if docker is None:
-        for line in _by_hand(folder):
+        for line in _by_hand(folder, results):
             console.print(escape(line))
         return FAULTS
     argv = [docker, "compose", "--file", str(folder / "compose.yaml"), "up", "--detach"]
@@ -122,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
     return board
 
 
-def _by_hand(folder: Path) -> Iterator[str]:
+def _by_hand(folder: Path, results: Path) -> Iterator[str]:
     """Say how to get the same without Docker."""
     at = folder.absolute()
     quoted = shlex.quote(str(at))
@@ -138,4 +138,6 @@ def _by_hand(folder: Path) -> Iterator[str]:
         f"GF_SERVER_HTTP_ADDR=127.0.0.1 GF_PATHS_PROVISIONING={quoted}/grafana/provisioning "
         "grafana server --homepath /usr/share/grafana"
     )
+    textfiles = shlex.quote(f"--collector.textfile.directory={results.absolute()}/*")
+    yield f"  node_exporter --web.listen-address=127.0.0.1:9100 {textfiles}  # nights, and searches that have ended"
     yield "Then start a search with --metrics-port 9877 and open http://127.0.0.1:3000"

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from dashboards.files import COMPOSE_FILE, EXPORTED, FOLDER
+from harness.telemetry.nightly_exporter import Measured, Night, NightlyExporter
+from tests.support.node_exporter import scraped
 
 
 @pytest.fixture
@@ -72,3 +74,21 @@ def test_provisioning_sets_no_uid() -> None:
     board = yaml.safe_load((FOLDER / "grafana/provisioning/dashboards/hicache-tune.yaml").read_text(encoding="utf-8"))
     (provider,) = board["providers"]
     assert (board["apiVersion"], provider["type"], provider["allowUiUpdates"]) == (1, "file", False)
+
+
+def test_what_nights_and_searches_leave_is_shown(services: dict[str, Any], tmp_path: Path) -> None:
+    """A real node_exporter, started as compose.yaml says, has the metrics of jobs and of studies that have ended."""
+    exporter = services["node-exporter"]
+    (mounted,) = (volume.split(":")[-2] for volume in exporter["volumes"] if "RESULTS" in volume)
+    for job, p99_s in (("chat", 0.25), ("code", 0.5)):
+        night = Night("good", 1.0, 2.0, {"gpu": "H200"}, production=Measured("--page-size 64", p99_s))
+        (tmp_path / job).mkdir()
+        NightlyExporter(job, night).write_textfile(tmp_path / job / "nightly.prom")
+    (tmp_path / "chat-20261130").mkdir()
+    (tmp_path / "chat-20261130" / "metrics.prom").write_text("hicache_tune_trials_total 3\n", encoding="utf-8")
+    command = [word.replace(mounted, str(tmp_path)) for word in exporter["command"]]
+    lines = scraped([word for word in command if not word.startswith("--path.rootfs")]).split("\n")
+    for job, p99_s in (("chat", 0.25), ("code", 0.5)):
+        assert f'hicache_tune_nightly_ttft_p99_seconds{{job_name="{job}",role="production"}} {p99_s}' in lines
+    assert "hicache_tune_trials_total 3" in lines
+    assert "node_textfile_scrape_error 0" in lines

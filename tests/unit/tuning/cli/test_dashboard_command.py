@@ -93,14 +93,15 @@ def test_what_is_no_dashboard_is_named(run: Run, text: str, fault: str) -> None:
 
 def test_up_without_docker_says_what_to_run(run: Run, docker: Path) -> None:
     """The commands are complete; nothing is made."""
-    said = run("dashboard", "up", "--folder", "mine")
+    said = run("dashboard", "up", "--folder", "mine", "--results", "found")
     assert said.code == 1
-    at = Path("mine").absolute()
+    at, results = Path("mine").absolute(), Path("found").absolute()
     for command in (
         f"hicache-tune dashboard export --to {at}",
         f"prometheus --config.file={at}/prometheus/prometheus.yml",
         f"HICACHE_TUNE_DASHBOARDS={at}/grafana/json",
         f"GF_PATHS_PROVISIONING={at}/grafana/provisioning",
+        f"node_exporter --web.listen-address=127.0.0.1:9100 '--collector.textfile.directory={results}/*'",
     ):
         assert command in said.err
     assert not Path("mine").exists()
