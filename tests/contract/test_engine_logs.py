@@ -77,6 +77,18 @@ def case_log(number: str, name: str = "server.log") -> str:
             "Raise --mem-fraction-static above 0.090 (minimum viable = 1 - available/pre = 0.0894). "
             "If using speculative decoding, draft weights are now counted.",
         ),
+        (
+            "h200-0.5.15/fail_frac099_oom_in_warm_up.log.gz",
+            None,
+            FailureKind.,
+            Blame.SETTING,
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 580.00 MiB. GPU 0 has a total "
+            "capacity of 139.80 GiB of which 332.31 MiB is free. Including non-PyTorch memory, this process "
+            "has 139.47 GiB memory in use. Of the allocated memory 138.57 GiB is allocated by PyTorch, with "
+            "24.00 MiB allocated in private pools (e.g., CUDA Graphs), and 160.82 MiB is reserved by PyTorch "
+            "but unallocated. If reserved but unallocated memory is large try setting "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ",
+        ),
     ],
 )
 def test_real_failures(name: str, exit_code: int, kind: FailureKind, blame: Blame, said: str) -> None:
