@@ -52,6 +52,9 @@ class Rule:
     advice: str
 
 
+CAME_UP = "The server is fired up and ready to roll!"
+"""What fails behind this line failed under load, be it the warm-up's."""
+
 # Patterns of whole lines start with ^: an open start would make the search quadratic in the length of a line,
 # and SGLang prints its arguments as one line of 13,000 characters.
 # The first match wins: a specific text stands before the general one that follows it in the same log.
@@ -177,7 +180,7 @@ def classify(log_text: str, exit_code: int | None, *, under_load: bool = False, 
         if found := re.search(rule.pattern, log_text, re.MULTILINE):
             kind, said = rule.kind, found.group(0).strip()
             break
-    if kind is FailureKind.GPU_OOM_AT_START and under_load:
+    if kind is FailureKind.GPU_OOM_AT_START and (under_load or CAME_UP in log_text.partition(said)[0]):
         kind = FailureKind.GPU_OOM_UNDER_LOAD
     return Failure(kind, said[:500], exit_code, last_lines(log_text))
 

@@ -80,7 +80,7 @@ def case_log(number: str, name: str = "server.log") -> str:
         (
             "h200-0.5.15/fail_frac099_oom_in_warm_up.log.gz",
             None,
-            FailureKind.,
+            FailureKind.GPU_OOM_UNDER_LOAD,
             Blame.SETTING,
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 580.00 MiB. GPU 0 has a total "
             "capacity of 139.80 GiB of which 332.31 MiB is free. Including non-PyTorch memory, this process "
