@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.failure import CAME_UP, Blame, FailureKind, classify
+from harness.engine.failure import CAME_UP as READY
+from harness.engine.failure import Blame, FailureKind, classify
 from harness.engine.readiness import LaunchPhase, phase_of
 from tests.support.cases import DATA, case_folder, expected
 
@@ -175,7 +176,7 @@ def test_a_port_held_by_a_predecessor_is_nobodys_fault() -> None:
 def test_the_same_oom_is_another_class_once_the_server_is_up() -> None:
     """Case 45: the server started, so what it lacks is headroom for load; its log says so by itself."""
     came_up, _, launch_alone = case_log("45").partition("\n")
-    assert CAME_UP in came_up
+    assert READY in came_up
     assert classify(launch_alone, -9).kind is FailureKind.GPU_OOM_AT_START
     assert classify(launch_alone, -9, under_load=True).kind is FailureKind.GPU_OOM_UNDER_LOAD
     assert classify(case_log("45"), -9).kind is FailureKind.GPU_OOM_UNDER_LOAD
