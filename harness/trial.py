@@ -19,7 +19,7 @@ from harness.draft import Draft
 from harness.engine.attach import check_restarted
 from harness.engine.client import EngineClient
 from harness.engine.failure import EngineLost, LaunchFailed, classify
-from harness.engine.handle import EngineHandle
+from harness.engine.handle import EngineHandle, LaunchContext
 from harness.engine.hang import watching_for_a_hang
 from harness.engine.preflight import preflight
 from harness.engine.readiness import wait_ready
@@ -113,13 +113,8 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> EngineHandle:
         lab.starts.end_orphans(lab.ledger)  # an engine that outlived its stop would hold memory that this one needs
         draft.storage(lab.empty_storage(draft.setting))
         draft.launch = lab.starts.plan(draft.setting)
-        return lab.starts.launch(
-            draft.launch,
-            draft.setting,
-            log_path=folder / ENGINE_LOG_FILE,
-            book=lab.ledger,
-            should_stop=lab.should_stop,
-        )
+        context = LaunchContext(folder / ENGINE_LOG_FILE, lab.ledger, lab.should_stop)
+        return lab.starts.launch(draft.launch, context)
 
 
 @contextmanager

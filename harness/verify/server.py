@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.engine.client import EngineClient
-from harness.engine.handle import Launcher
+from harness.engine.handle import LaunchContext, Launcher
 from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
 from harness.engine.readiness import wait_ready
@@ -33,13 +33,8 @@ def launched(
     with tempfile.TemporaryDirectory(prefix="hicache-tune-") as folder:
         starts = launcher(Path(folder)) or ProcessLauncher(spec)
         plan = starts.plan(setting)
-        engine = starts.launch(
-            plan,
-            setting,
-            log_path=Path(folder) / "engine.log",
-            book=Ledger(Path(folder) / "running.json"),
-            should_stop=should_stop,
-        )
+        book = Ledger(Path(folder) / "running.json")
+        engine = starts.launch(plan, LaunchContext(Path(folder) / "engine.log", book, should_stop))
         client = EngineClient(plan.base_url, headers)
         try:
             wait_ready(
