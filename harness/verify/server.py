@@ -14,6 +14,7 @@ from harness.engine.ledger import Ledger
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
+from harness.engine.storage import StorageTier
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def launched(
     `launcher` makes the way to start it, given a folder for what finds it again; None starts a process.
     """
     with tempfile.TemporaryDirectory(prefix="hicache-tune-") as folder:
-        starts = launcher(Path(folder)) or ProcessLauncher(spec)
+        starts = launcher(Path(folder)) or ProcessLauncher(spec, StorageTier(Path(folder), spec.around))
         plan = starts.plan(setting)
         book = Ledger(Path(folder) / "running.json")
         engine = starts.launch(plan, LaunchContext(Path(folder) / "engine.log", book, should_stop))

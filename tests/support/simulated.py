@@ -20,6 +20,8 @@ class SimulatedEngine:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Purpose, Setting, int]] = []
+        self.labs: list[Lab] = []
+        """Where each was measured."""
         self.answers: dict[str, deque[TrialRecord]] = defaultdict(deque)
         """Answers in place of a measurement, by the key of the setting, each once."""
         self.after_each: Callable[[TrialRecord], None] = lambda record: None
@@ -32,6 +34,7 @@ class SimulatedEngine:
     def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
         """Measure, write the record, and let the time pass."""
         self.asked.append((purpose, setting, plan.seed))
+        self.labs.append(lab)
         waiting = self.answers[setting.key]
         memory = {"forecast": MemoryForecast(), "seen": self.seen}
         simulated = measured(setting, p99_s(setting)).model_copy(update=memory)

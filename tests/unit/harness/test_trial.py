@@ -7,9 +7,9 @@ import pytest
 
 from harness import trial
 from harness.engine.failure import Blame, FailureKind
-from harness.engine.preflight import STORAGE_FOLDER_VARIABLE
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
+from harness.engine.storage import STORAGE_FOLDER_VARIABLE
 from harness.errors import LoadError
 from harness.store import Mismatch, Outcome, TrialRecord
 from harness.telemetry.sample import COLUMNS

@@ -34,6 +34,7 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--budget", "15"), "--budget 15: write a duration above zero, such as 90s, 15m, 2h or 1h30m"),
         ((*CPU, "--load-limit", "soon"), "--load-limit soon: write a duration above zero"),
         ((*CPU, "--ready-timeout", "0s"), "--ready-timeout 0s: write a duration above zero"),
+        ((*CPU, "--hang-after", "never"), "--hang-after never: "),
         ((*CPU, "--constraint", "error <= 1%"), "constraint `error <= 1%`: unknown metric `error`; did you mean `er"),
         ((*CPU, "--constraint", "errors < 1%"), "constraint `errors < 1%`: write METRIC <= LIMIT or METRIC >= LIMIT"),
         ((*CPU, "--page-size", "x"), "--page-size x: not a number; give LOW:HIGH[:STEP], a comma list, or one value"),
