@@ -9,28 +9,12 @@ from pathlib import Path
 
 from harness.engine.failure import Failure, FailureKind, LaunchFailed
 from harness.engine.memory import DeviceRoom, Learned, MemoryForecast, forecast, host_pool_bytes
-from harness.engine.model_shape import kv_bytes_per_token, read_model_config
 from harness.engine.process import GRPC_OFFSET, port_is_free
 from harness.engine.refusals import refusals
 from harness.engine.setting import Setting
 from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
 from harness.engine.surroundings import Surroundings
 from harness.errors import ConfigError, Interrupted
-
-__all__ = [
-    "DeviceRoom",
-    "HostRoom",
-    "check_device",
-    "check_host_pool",
-    "check_model",
-    "check_port",
-    "check_rules",
-    "check_swap",
-    "host_pool_bytes",
-    "kv_bytes_per_token",
-    "preflight",
-    "read_model_config",
-]
 
 BUSY_LIMIT_S = 60.0
 """How long memory that others hold is waited for: the engine of the last trial may still be giving its own back."""

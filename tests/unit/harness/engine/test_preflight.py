@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.engine.failure import Blame, FailureKind, LaunchFailed
-from harness.engine.memory import DeviceForecast, DeviceRoom, Learned, MemoryForecast, SeenMemory
+from harness.engine.memory import DeviceForecast, DeviceRoom, Learned, MemoryForecast, SeenMemory, host_pool_bytes
 from harness.engine.model_shape import kv_bytes_per_token, read_model_config
 from harness.engine.preflight import (
     LAST_PORT,
@@ -22,7 +22,6 @@ from harness.engine.preflight import (
     check_port,
     check_rules,
     check_swap,
-    host_pool_bytes,
     preflight,
 )
 from harness.engine.setting import Setting
