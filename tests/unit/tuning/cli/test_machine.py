@@ -54,7 +54,7 @@ def test_the_device_pool_is_what_the_weights_leave(tmp_path: Path) -> None:
 
 
 def test_the_share_is_sglang_s_own_by_default(tmp_path: Path) -> None:
-    """As for a launch: with more memory it prefills in larger chunks and captures more graphs, for which it keeps room."""
+    """As for a launch: a larger GPU prefills in larger chunks and captures more graphs, and keeps room for them."""
     options = MachineOptions(model=model(tmp_path, GQA, 4 * 2**30))
     for gpu_memory_gib, share in ((80, 0.83), (40, 0.823)):
         usable = gpu_memory_gib * 2**30 - CONTEXT_BYTES
