@@ -158,6 +158,7 @@ def start_owned(
     except BaseException:
         popen.kill()
         popen.wait()
+        book.clear()
         raise
     return popen, owned
 

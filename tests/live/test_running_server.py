@@ -100,7 +100,7 @@ def test_what_is_evicted_and_lost_is_diagnosed(
     assert code == 0
     assert "evicted and lost" in [finding["name"] for finding in found["findings"]]
     assert found["figures"]["evicted_tokens"] > without.kv_pool_tokens()
-    assert found["figures"]["device_pool_fullest"] > 0
+    assert found["figures"]["device_pool_fullest"] is not None
     assert found["figures"]["host_available_least_bytes"] > 0
 
 

@@ -207,6 +207,7 @@ def test_a_launch_that_cannot_be_recorded_is_taken_back(tmp_path: Path) -> None:
             [sys.executable, "-c", SLEEP], env={}, port=1, log_path=tmp_path / "log", book=FullDisk(tmp_path / "l")
         )
     assert not psutil.pid_exists(started[0].pid)
+    assert not Ledger(tmp_path / "l").scratch.exists()
 
 
 def test_temporary_files_go_with_the_engine(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
