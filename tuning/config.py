@@ -135,20 +135,27 @@ def _differences(stored: Search, wanted: Search) -> list[str]:
 
 
 def _space_differences(was: Space, now: Space) -> list[str]:
-    """Name the dimensions whose choices differ: Optuna cannot continue over other choices of one name.
+    """Name the dimensions that Optuna cannot continue: with other choices, or under other conditions.
 
     A range of numbers may get other ends; the measurements inside stay as good as they were.
     """
-    old, new = ({d.name: d for d in space.dimensions} for space in (was, now))
-    return [
-        f"{name}: was {old[name].values_text if name in old else 'not searched'}, "
-        f"is {new[name].values_text if name in new else 'not searched'}"
-        for name in sorted(old.keys() | new.keys())
-        if not _continues(old.get(name), new.get(name))
-    ]
+    found = []
+    for name in sorted({dimension.name for space in (was, now) for dimension in space.dimensions}):
+        old, new = was.find(name), now.find(name)
+        if not _continues(old, new):
+            same_values = old is not None and new is not None and old.values_text == new.values_text
+            before, after = (_shown(dimension, conditions=same_values) for dimension in (old, new))
+            found.append(f"{name}: was {before}, is {after}")
+    return found
+
+
+def _shown(dimension: Dimension | None, *, conditions: bool) -> str:
+    if dimension is None:
+        return "not searched"
+    return dimension.text if conditions else dimension.values_text
 
 
 def _continues(was: Dimension | None, now: Dimension | None) -> bool:
     if was is None or now is None or was.choices or now.choices:
         return was == now
-    return (was.whole, was.needs_hicache) == (now.whole, now.needs_hicache)
+    return (was.whole, was.log, was.when) == (now.whole, now.log, now.when)

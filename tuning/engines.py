@@ -28,7 +28,7 @@ from harness.engine.surroundings import Platform, Surroundings
 from harness.errors import EngineUnreachable
 from scenarios.errors import ConfigError
 from tuning.config import Effort, Search
-from tuning.space import Engine, Space
+from tuning.space import SGLANG_DEFAULT, TRANSFER, Engine, Space
 
 CPU_CORES_FOR_PINNING = 2
 
@@ -247,6 +247,8 @@ def _checked(
 def _check_space(space: Space, table: FlagTable) -> None:
     """Raise ConfigError for a searched flag or value that the engine does not have."""
     for dimension in space.dimensions:
-        if dimension.name not in Setting.model_fields and dimension.name != "transfer":
+        if dimension.name not in Setting.model_fields and dimension.name != TRANSFER:
             for value in dimension.ends:
-                check_flag(dimension.name, value, table, where=f"--search {dimension.name}={dimension.values_text}")
+                if value != SGLANG_DEFAULT:
+                    where = f"--search {dimension.name}={dimension.values_text}"
+                    check_flag(dimension.name, value, table, where=where)

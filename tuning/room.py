@@ -8,8 +8,9 @@ from harness.engine.preflight import check_swap
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.engine.storage import STORAGE_LEAST_BYTES, StorageTier
-from harness.telemetry import HostMemory
+from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Unavailable
 from tuning.config import Search
+from tuning.space import Bounds
 
 BACKEND = "hicache-storage-backend"
 
@@ -33,3 +34,10 @@ def _stores(search: Search, tier: StorageTier) -> bool:
     searched = [value for found in search.space.dimensions if found.name == BACKEND for value in found.ends]
     settings = [Setting(hicache=True, extra={BACKEND: value}) for value in searched] or [Setting(hicache=True)]
     return any(map(tier.serves, settings))
+
+
+def bounds_of(spec: EngineSpec, device: Nvml | NvmlUnavailable) -> Bounds:
+    """Describe what can work on the machine of `spec`, with all of its memory at hand."""
+    reading = device.read()
+    total = None if isinstance(reading, Unavailable) else min(gpu.total_bytes for gpu in reading.gpus)
+    return Bounds.of(spec, host_total_bytes=HostMemory.read().total_bytes, device_total_bytes=total)

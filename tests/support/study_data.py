@@ -35,7 +35,7 @@ from scenarios.catalogue import load_scenario
 from scenarios.plan import Phase
 from tuning.config import STUDY_FILE, Search, StudyFile
 from tuning.objective import Constraint, Objective
-from tuning.space import DEFAULT_RANGES
+from tuning.space import preset_space
 from tuning.study import BASELINES
 from tuning.verdict import Verdict, decide
 
@@ -221,7 +221,7 @@ def study_file(**environment: Any) -> StudyFile:
         scenario=load_scenario("cpu-chat"),
         api="chat",
         seed=1,
-        space=DEFAULT_RANGES["cpu"].space(),
+        space=preset_space("cpu"),
         constraints=("errors <= 1%", "headroom.host >= 1GiB"),
         load_limit_s=600,
     )

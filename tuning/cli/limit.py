@@ -19,11 +19,11 @@ from harness.engine.spec import EngineSpec
 from scenarios import Plan
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
-from tuning.cli.target import ABOVE_0, EFFORT, SGLANG_DEFAULT, SPACE, StudyOptions
+from tuning.cli.target import ABOVE_0, EFFORT, SPACE, StudyOptions
 from tuning.config import Effort, Search
 from tuning.limit import Bisection, rounded
 from tuning.objective import Constraint
-from tuning.space import Ranges, one_setting
+from tuning.space import SGLANG_DEFAULT, Ranges, one_setting
 
 if TYPE_CHECKING:
     from tuning.limit_finder import Limit, ProbeResult

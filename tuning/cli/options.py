@@ -8,8 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tuning.budget import parse_duration
-from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, StudyOptions
+from tuning.cli.configuration import own_dimensions
+from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, StudyOptions
 from tuning.config import Effort, Search
+from tuning.space import DEFAULT_PRESET, Preset, preset_dimensions
 
 
 @Parameter(name="*")
@@ -17,6 +19,14 @@ from tuning.config import Effort, Search
 class SearchOptions(StudyOptions):
     """Every flag of a search."""
 
+    preset: Annotated[
+        Preset,
+        Parameter(
+            group=SPACE,
+            help="What is searched where no flag says otherwise. `hicache`: HiCache alone. `hicache+memory`: memory "
+            "fraction and page size too. `full`: chunks, policies, KV type and storage tier too.",
+        ),
+    ] = DEFAULT_PRESET
     trials: Annotated[
         int, Parameter(group=EFFORT, validator=AT_LEAST_2, help="Settings to measure, the two baselines included.")
     ] = 20
@@ -32,7 +42,8 @@ class SearchOptions(StudyOptions):
 
     def search(self) -> Search:
         """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
-        return self.search_under(self.constraint)
+        preset = preset_dimensions(self.engine, self.preset)
+        return self.search_under(self.constraint, preset=preset, own=own_dimensions())
 
     def effort(self) -> Effort:
         """Resolve the flags to how much is spent."""

@@ -30,12 +30,27 @@ def search(options: SearchOptions | None = None) -> int:
     from tuning.engines import engine_spec
 
     spec = engine_spec(wanted, effort)
+    wanted = _bounded(console, wanted, spec)
     name = options.study_name(wanted)
     root = (options.results / name).absolute()
     if options.dry_run:
         _show_plan(console, wanted, effort, spec, root)
         return OK
     return _search(console, options, wanted, effort, spec, root)
+
+
+def _bounded(console: Console, wanted: Search, spec: EngineSpec) -> Search:
+    """Leave out of the space what preflight knows to be impossible on this machine, and say so."""
+    from tuning.cli.opened import open_devices
+    from tuning.room import bounds_of
+    from tuning.space import cut
+
+    if wanted.only_measures:
+        return wanted
+    found = cut(wanted.space, bounds_of(spec, open_devices(spec)))
+    for note in found.notes:
+        console.print(f"[yellow]note:[/] {escape(note)}")
+    return wanted.model_copy(update={"space": found.space})
 
 
 def _search(
@@ -102,9 +117,7 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
         f"constraints: {', '.join(wanted.constraints)}"
     )
     for dimension in wanted.space.dimensions:
-        console.print(
-            f"  {dimension.name}: {dimension.values_text}{' (with HiCache)' if dimension.needs_hicache else ''}"
-        )
+        console.print(f"  {dimension.name}: {escape(dimension.text)}")
     proposed = min(SHOWN_PROPOSALS, effort.trials - len(baselines))
     settings = [*baselines, *first_proposals(wanted.space, wanted.seed, proposed)]
     for number, setting in enumerate(settings):

@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from harness.engine.attach import Attachment, running_setting
+from harness.engine.flags import split_arguments
 from harness.engine.hang import HANG_AFTER_S
 from harness.load.job import check_header_name
 from scenarios import Api, PromptTokenizer, load_scenario, sized
@@ -22,10 +23,13 @@ from tuning.cli.server import checked_url
 from tuning.config import Search
 from tuning.engines import ask_running, default_model
 from tuning.objective import Constraint
-from tuning.space import DEFAULT_RANGES, Engine, Ranges, Space, only
+from tuning.space import Asked, Dimension, Engine, Ranges, Space, flag_of, only
 
 WHAT = Group("What is measured", sort_key=1)
-SPACE = Group("What is searched (LOW:HIGH[:STEP], a comma list, one value, or `default` for SGLang's own)", sort_key=2)
+SPACE = Group(
+    "What is searched (LOW:HIGH[:STEP], LOW:HIGH:log, a comma list, one value, or `default` for SGLang's own)",
+    sort_key=2,
+)
 EFFORT = Group("How much is spent", sort_key=3)
 STUDY = Group("Where it is kept and how it is shown", sort_key=4)
 
@@ -33,8 +37,6 @@ AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, ABOVE_0 = Number(gte=0), Number(gte=1), Numb
 PORT = Number(gte=0, lte=65535)
 ENGINE_PORT = Number(gte=1, lte=65535)
 
-SGLANG_DEFAULT = "default"
-"""Leaves a flag out of the space: every launch runs it at SGLang's own default."""
 DEFAULT_CONSTRAINTS = ("errors <= 1%", "headroom.host >= 1GiB")
 DEFAULT_SCENARIO: dict[Engine, str] = {
     "local": "support-chat",
@@ -190,15 +192,20 @@ class StudyOptions:
         Parameter(group=STUDY, validator=PORT, help="Serve hicache_tune_* metrics for Prometheus on this port."),
     ] = None
 
-    def search_under(self, constraints: Sequence[str]) -> Search:
-        """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
+    def search_under(
+        self, constraints: Sequence[str], *, preset: Sequence[Dimension] = (), own: Sequence[Dimension] = ()
+    ) -> Search:
+        """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault.
+
+        `preset` is searched as far as no flag says otherwise, and `own` are the tables of the user's file.
+        """
         scenario = load_scenario(self.scenario or DEFAULT_SCENARIO[self.engine])
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in constraints:
             Constraint.parse(text)
         self.hang_after_s()
         running = self._running()
-        space = self._space(running)
+        space = self._space(running, preset, own)
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
@@ -262,15 +269,18 @@ class StudyOptions:
             raise ConfigError("--url is missing; give the address of the server to attach to")
         return ask_running(checked_url(self.url), self.api_key_env)
 
-    def _space(self, running: dict[str, Any]) -> Space:
-        """Return what is searched: the user's ranges, or what runs already where nothing restarts it."""
+    def _space(self, running: dict[str, Any], preset: Sequence[Dimension], own: Sequence[Dimension]) -> Space:
+        """Return what is searched: what the user asks for, or what runs already where nothing restarts it."""
+        given = {name: value for name in Ranges.model_fields if (value := getattr(self, name)) is not None}
         if self.engine != "attach" or self.restart_hook:
-            return self._ranges().space(self.search_flag)
-        given = [name for name in Ranges.model_fields if getattr(self, name) not in (None, "off,on")]
-        for name in [*given, *(["search"] if self.search_flag else [])]:
+            fixed = {flag.name: flag.value for flag in split_arguments(self.engine_arg)}
+            return Asked(given, self.search_flag, own, fixed).space(preset)
+        searched = [flag_of(name) for name, text in given.items() if text != Ranges.model_fields[name].default]
+        searched += ["--search"] * bool(self.search_flag) + ["[[search.dimension]]"] * bool(own)
+        for what in searched:
             raise ConfigError(
-                f"--{name.replace('_', '-')}: nothing restarts the server, so only the setting that it runs can be "
-                "measured; give --restart-hook, or leave the flag out"
+                f"{what}: nothing restarts the server, so only the setting that it runs can be measured; give "
+                "--restart-hook, or leave it out"
             )
         return only(running_setting(running))
 
@@ -282,15 +292,6 @@ class StudyOptions:
             if text not in DEFAULT_CONSTRAINTS:
                 raise ConfigError(f"--constraint `{text}`: the memory of another machine is not seen; leave it out")
         return tuple(text for text in constraints if text not in blind)
-
-    def _ranges(self) -> Ranges:
-        """Take the user's ranges over the engine's defaults; a size given by the user displaces the default ratio."""
-        given = {name: value for name in Ranges.model_fields if (value := getattr(self, name)) is not None}
-        given |= {name: None for name, value in given.items() if value == SGLANG_DEFAULT and name != "hicache"}
-        defaults = DEFAULT_RANGES[self.engine].model_dump()
-        if self.hicache_size is not None:
-            defaults["hicache_ratio"] = None
-        return Ranges(**(defaults | given))
 
 
 def _refuse_secret(argument: str) -> None:
@@ -309,8 +310,7 @@ def _refuse_fixed_and_searched(argument: str, space: Space) -> None:
     for dimension in space.dimensions:
         if dimension.name.replace("_", "-") == flag and dimension.values_text != value:
             raise ConfigError(
-                f"--engine-arg={argument}: --{flag} is searched too ({dimension.values_text}); "
-                f"leave it out of one, with `--{flag} {SGLANG_DEFAULT}` out of the search"
+                f"--engine-arg={argument}: --{flag} is searched too ({dimension.values_text}); leave it out of one"
             )
 
 

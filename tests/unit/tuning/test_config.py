@@ -14,7 +14,7 @@ from scenarios.errors import ConfigError
 from tests.support.recordings import case_folder, expected
 from tests.support.study_data import study_file
 from tuning.config import STUDY_FILE, Effort, StudyFile, open_study, read_study
-from tuning.space import Dimension, Ranges, Space
+from tuning.space import WITH_HICACHE, Dimension, Ranges, Space
 
 
 def searching(space: Space | None = None, **changes: Any) -> StudyFile:
@@ -67,7 +67,7 @@ def test_case_53_other_choices_are_refused_before_anything_is_launched(tmp_path:
     spaces = {}
     for name in ("old", "new"):
         content = json.loads((case_folder(53) / f"{name}.json").read_text())
-        layouts = Dimension(name="hicache_mem_layout", choices=content["hicache_mem_layout"], needs_hicache=True)
+        layouts = Dimension(name="hicache_mem_layout", choices=content["hicache_mem_layout"], when=(WITH_HICACHE,))
         low, high = content["mem_fraction_static"]
         fractions = Dimension(name="mem_fraction_static", low=low, high=high, step=0.01)
         spaces[name] = layouts, fractions

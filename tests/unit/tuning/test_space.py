@@ -12,10 +12,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from harness.engine.setting import Setting
 from scenarios.errors import ConfigError
-from tuning.space import DEFAULT_RANGES, TRANSFERS, Dimension, Ranges, Space, one_setting, setting_of
+from tuning.space import TRANSFERS, WITH_HICACHE, Dimension, Ranges, Space, one_setting, preset_space, setting_of
 from tuning.space import only as space_of
 
-DEFAULTS = [ranges.space() for ranges in DEFAULT_RANGES.values()]
+DEFAULTS = [preset_space("local"), preset_space("cpu")]
 
 
 def only(**flags: str) -> Dimension:
@@ -96,9 +96,9 @@ def test_every_value_of_a_range_lies_in_it_and_on_its_grid(low: int, span: int, 
         ("mem_fraction_static", "0.7,0.8:0.9", "--mem-fraction-static 0.7,0.8:0.9: not a number"),
         ("mem_fraction_static", "0.7:nan", "--mem-fraction-static 0.7:nan: not a number"),
         ("hicache_ratio", "1:inf", "--hicache-ratio 1:inf: not a number"),
-        ("mem_fraction_static", "0.7:0.8:0.01:1", "--mem-fraction-static 0.7:0.8:0.01:1: give LOW:HIGH or LOW:HIGH:ST"),
-        ("mem_fraction_static", "0.9:0.8", "--mem-fraction-static: 0.9:0.8:0.01 is empty; give LOW <= HIGH"),
-        ("hicache_ratio", "1:4:0", "--hicache-ratio: 1:4:0 is empty; give LOW <= HIGH and STEP > 0"),
+        ("mem_fraction_static", "0.7:0.8:0.01:1", "--mem-fraction-static 0.7:0.8:0.01:1: give LOW:HIGH, LOW:HIGH:"),
+        ("mem_fraction_static", "0.9:0.8", "--mem-fraction-static 0.9:0.8: 0.9:0.8:0.01 is empty; give LOW <= HIGH"),
+        ("hicache_ratio", "1:4:0", "--hicache-ratio 1:4:0: 1:4:0 is empty; give LOW <= HIGH and STEP > 0"),
         (
             "mem_fraction_static",
             "0.7:1.2",
@@ -211,7 +211,7 @@ def test_a_space_survives_its_file() -> None:
         ),
         (
             "hicache-storage-prefetch-policy=best_effort,timeout",
-            Dimension(name="hicache-storage-prefetch-policy", choices=("best_effort", "timeout"), needs_hicache=True),
+            Dimension(name="hicache-storage-prefetch-policy", choices=("best_effort", "timeout"), when=(WITH_HICACHE,)),
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_further_flag_reaches_the_command() -> None:
         (["hicache-io-backend=direct"], "are searched as a pair; give --transfer IO_BACKEND/MEM_LAYOUT"),
         (["schedule-policy=fcfs", "schedule-policy=lpm"], "--search schedule-policy: it is given twice"),
         (["max-running-requests=64:16"], "LOW <= HIGH"),
-        (["max-running-requests=1:2:3:4"], "give LOW:HIGH or LOW:HIGH:STEP"),
+        (["max-running-requests=1:2:3:4"], "give LOW:HIGH, LOW:HIGH:STEP or LOW:HIGH:log"),
     ],
 )
 def test_further_flags_that_are_wrong(texts: list[str], said: str) -> None:

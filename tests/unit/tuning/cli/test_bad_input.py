@@ -40,8 +40,8 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--page-size", "x"), "--page-size x: not a number; give LOW:HIGH[:STEP], a comma list, or one value"),
         ((*CPU, "--hicache-ratio", "2", "--hicache-size", "9"), "--hicache-ratio and --hicache-size are both given"),
         (
-            (*CPU, "--engine-arg=--page-size=64"),
-            "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one, with `--page-size",
+            (*CPU, "--page-size", "16,32", "--engine-arg=--page-size=64"),
+            "--engine-arg=--page-size=64: --page-size is searched too (16,32); leave it out of one",
         ),
         ((*CPU, "--engine-arg=--api-key=hush"), "--engine-arg=--api-key=...: a secret must not be an argument, and"),
         ((*CPU, "--image", "sglang"), "--image is for --engine docker, not cpu; leave it out"),
