@@ -13,7 +13,7 @@ import optuna
 
 from harness.engine.setting import Setting, canonical_transfer
 from scenarios.errors import ConfigError
-from scenarios.strict import StrictModel, nearest
+from scenarios.strict import StrictModel
 from tuning.space.dimension import HICACHE, SGLANG_DEFAULT, Choice, Condition, Dimension, written
 
 SWITCH = (False, True)
@@ -111,8 +111,8 @@ def _resolved(condition: Condition, of: Dimension, known: Mapping[str, Dimension
     where = f"{flag_of(of.name)}, when {flag_of(condition.name)}"
     parent = known.get(condition.name)
     if parent is None:
-        near = nearest(condition.name, known.keys() - {of.name})
-        raise ConfigError(f"{where}: that flag is not searched{near}")
+        searched = ", ".join(name for name in known if name != of.name)
+        raise ConfigError(f"{where}: that flag is not searched; search it too (searched are {searched})")
     own = {written(value): value for value in (SWITCH if parent.name == HICACHE else parent.grid)}
     for value in condition.values:
         if written(value) not in own:

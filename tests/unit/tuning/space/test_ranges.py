@@ -1,8 +1,6 @@
-"""What the user may say of the search space, and the settings that come out of it."""
+"""What the user may say of the search space on the command line."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import optuna
 import pytest
@@ -12,24 +10,13 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from harness.engine.setting import Setting
 from scenarios.errors import ConfigError
-from tuning.space import TRANSFERS, WITH_HICACHE, Dimension, Ranges, Space, one_setting, preset_space, setting_of
-from tuning.space import only as space_of
-
-DEFAULTS = [preset_space("local"), preset_space("cpu")]
+from tests.support.spaces import propose
+from tuning.space import TRANSFERS, WITH_HICACHE, Dimension, Ranges
 
 
 def only(**flags: str) -> Dimension:
     """Return the dimension of the one flag that is given."""
     return Ranges(**flags).space().dimensions[1]
-
-
-def propose(space: Space, **values: Any) -> Setting:
-    """Let Optuna answer with these values."""
-    study = optuna.create_study()
-    study.enqueue_trial(values)
-    setting = space.propose(study.ask())
-    assert study.trials[0].params == values, "it was asked for something else, or for more"
-    return setting
 
 
 @pytest.mark.parametrize(
@@ -43,6 +30,8 @@ def propose(space: Space, **values: Any) -> Setting:
         ("0.7,0.9,0.7", CategoricalDistribution((0.7, 0.9))),
         (" 0.7 , 0.9 ", CategoricalDistribution((0.7, 0.9))),
         ("0.85", CategoricalDistribution((0.85,))),
+        ("default, 0.85", CategoricalDistribution(("default", 0.85))),
+        ("0.1:0.9:log", FloatDistribution(0.1, 0.9, log=True)),
     ],
 )
 def test_numbers_are_a_range_a_list_or_one_value(
@@ -63,6 +52,7 @@ def test_numbers_are_a_range_a_list_or_one_value(
         ("hicache_ratio", "2:4:1", IntDistribution(2, 4)),
         ("hicache_ratio", "2:4", FloatDistribution(2, 4, step=0.5)),
         ("page_size", "1,16,64", CategoricalDistribution((1, 16, 64))),
+        ("hicache_size", "8:512:log", IntDistribution(8, 512, log=True)),
         ("hicache_ratio", "1.5,2", CategoricalDistribution((1.5, 2))),
     ],
 )
@@ -95,6 +85,9 @@ def test_every_value_of_a_range_lies_in_it_and_on_its_grid(low: int, span: int, 
         ("mem_fraction_static", "high", "--mem-fraction-static high: not a number; give LOW:HIGH[:STEP]"),
         ("mem_fraction_static", "0.7,0.8:0.9", "--mem-fraction-static 0.7,0.8:0.9: not a number"),
         ("mem_fraction_static", "0.7:nan", "--mem-fraction-static 0.7:nan: not a number"),
+        ("hicache_size", "0:9:log", "--hicache-size 0:9:log: 0:9:log: a logarithmic scale begins above 0"),
+        ("hicache_size", "9:log", "--hicache-size 9:log: not a number; give LOW:HIGH[:STEP]"),
+        ("page_size", "16,defualt", "--page-size 16,defualt: not a number"),
         ("hicache_ratio", "1:inf", "--hicache-ratio 1:inf: not a number"),
         ("mem_fraction_static", "0.7:0.8:0.01:1", "--mem-fraction-static 0.7:0.8:0.01:1: give LOW:HIGH, LOW:HIGH:"),
         ("mem_fraction_static", "0.9:0.8", "--mem-fraction-static 0.9:0.8: 0.9:0.8:0.01 is empty; give LOW <= HIGH"),
@@ -134,42 +127,11 @@ def test_a_ratio_beside_a_size_is_refused() -> None:
         Ranges(hicache_ratio="2", hicache_size="10").space()
 
 
-@pytest.mark.parametrize("space", DEFAULTS)
-def test_flags_of_hicache_are_asked_for_only_when_it_is_on(space: Space) -> None:
-    """Without HiCache its flags do not exist, so Optuna must not model them there."""
-    off: dict[str, Any] = {"hicache": False, "mem_fraction_static": 0.88, "page_size": 16}
-    assert propose(space, **off) == Setting(mem_fraction_static=0.88, page_size=16)
-    on = off | {"hicache": True, "hicache_ratio": 3.0, "hicache_write_policy": "write_back"}
-    setting = propose(space, **on, transfer="direct/layer_first")
-    assert (setting.hicache_ratio, setting.hicache_write_policy) == (3.0, "write_back")
-    assert (setting.hicache_io_backend, setting.hicache_mem_layout) == ("direct", "layer_first")
-
-
-def test_proposals_that_give_the_same_server_are_one_setting() -> None:
-    """Defaults spelled out, integers for floats and pairs that SGLang rewrites have one key."""
-    plain = setting_of({"hicache": True})
-    spelled = setting_of({"hicache": True, "hicache_ratio": 2, "transfer": "kernel/page_first"})
-    assert plain.key == spelled.key
-    rewritten, written = (
-        setting_of({"hicache": True, "transfer": f"{io}/page_first_direct"}) for io in ("kernel", "direct")
-    )
-    assert rewritten.key == written.key != plain.key
-    assert setting_of({"hicache": False, "hicache_ratio": 4.0}).key == setting_of({"hicache": False}).key
-
-
 def test_pairs_that_sglang_rewrites_are_searched_once() -> None:
     """kernel/page_first_direct and direct/page_first become direct/page_first_direct, and are named so."""
     text = "kernel/page_first,kernel/page_first_direct,direct/page_first,direct/page_first_direct"
     assert only(transfer=text).choices == ("kernel/page_first", "direct/page_first_direct")
     assert only(transfer=",".join(TRANSFERS)).choices == TRANSFERS
-
-
-def test_names_that_are_no_field_of_a_setting_are_further_engine_flags() -> None:
-    """A dimension of any other name reaches the launch command as that flag."""
-    assert list(setting_of({"hicache": False, "chunked-prefill-size": 4096}).flags()) == [
-        "--chunked-prefill-size",
-        "4096",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -179,21 +141,13 @@ def test_names_that_are_no_field_of_a_setting_are_further_engine_flags() -> None
         ({"hicache": "on,on"}, "on"),
         ({"mem_fraction_static": "0.7:0.95:0.1"}, "0.7:0.9:0.1"),
         ({"page_size": "1,16"}, "1,16"),
+        ({"page_size": "default,16"}, "default,16"),
+        ({"hicache_size": "8:512:log"}, "8:512:log"),
     ],
 )
 def test_values_are_shown_as_the_user_would_write_them(flags: dict[str, str], text: str) -> None:
     """What is shown can be given back as the flag."""
     assert Ranges(**flags).space().dimensions[-1].values_text == text
-
-
-def test_a_space_survives_its_file() -> None:
-    """study.json gives back the same space, integers as integers and switches as switches."""
-    for space in DEFAULTS:
-        again = Space.model_validate_json(space.model_dump_json())
-        assert again == space
-        assert [list(map(type, d.choices)) for d in again.dimensions] == [
-            list(map(type, d.choices)) for d in space.dimensions
-        ]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +157,9 @@ def test_a_space_survives_its_file() -> None:
         ("--schedule-policy=fcfs, lpm", Dimension(name="schedule-policy", choices=("fcfs", "lpm"))),
         ("enable-mixed-chunk=off,on", Dimension(name="enable-mixed-chunk", choices=(False, True))),
         ("enable-mixed-chunk=on", Dimension(name="enable-mixed-chunk", choices=(True,))),
+        ("chunked-prefill-size=default,8192", Dimension(name="chunked-prefill-size", choices=("default", 8192))),
         ("chunked-prefill-size=2048,8192", Dimension(name="chunked-prefill-size", choices=(2048, 8192))),
+        ("max-running-requests=16:64:log", Dimension(name="max-running-requests", low=16, high=64, log=True)),
         ("max-running-requests=16:64:16", Dimension(name="max-running-requests", low=16, high=64, step=16)),
         (
             "schedule-conservativeness=0.5:1.5:0.25",
@@ -249,34 +205,3 @@ def test_further_flags_that_are_wrong(texts: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Ranges().space(texts)
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("dimension", "ends"),
-    [
-        (Dimension(name="a", choices=("x", "y")), ("x", "y")),
-        (Dimension(name="a", low=1, high=9, step=2), (1, 9)),
-        (Dimension(name="a", low=0.5, high=1.5, step=0.5), (0.5, 1.5)),
-    ],
-)
-def test_the_ends_of_a_dimension(dimension: Dimension, ends: tuple[Any, ...]) -> None:
-    """Every choice, or both ends of a range, whole where the range is."""
-    assert dimension.ends == ends
-    assert [type(end) for end in dimension.ends] == [type(end) for end in ends]
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        Setting(),
-        Setting(hicache=True, hicache_ratio=3.0, page_size=64, mem_fraction_static=0.88).canonical(),
-        Setting(
-            hicache=True, hicache_size=60, hicache_io_backend="direct", extra={"schedule-policy": "lpm"}
-        ).canonical(),
-    ],
-)
-def test_a_setting_that_cannot_be_changed_is_a_space_of_its_own(setting: Setting) -> None:
-    """A search of it proposes it and nothing else, and a search for a limit takes it as it is."""
-    space = Space.model_validate_json(space_of(setting).model_dump_json())
-    assert one_setting(space) == setting
-    assert space.propose(optuna.create_study().ask()) == setting
