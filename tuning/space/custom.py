@@ -64,6 +64,8 @@ class Table(StrictModel):
             raise ValueError(f"--{self.name} is no dimension of its own: {OWN_FLAGS[self.name]}")
         if self.range is None and (self.step is not None or self.log):
             raise ValueError("`step` and `log` belong to a `range`; give one, or leave them out")
+        if self.log and self.step is not None:
+            raise ValueError("a logarithmic scale has no step; leave one of the two out")
         if self.type in ("categorical", "switch"):
             self._fits_words()
         else:
@@ -121,9 +123,7 @@ def dimensions_of(tables: Iterable[Any], *, where: str) -> list[Dimension]:
             raise ConfigError(f"{place}: it is given twice; give all its values at once")
     names = {dimension.name for dimension in found}
     if names >= {"hicache_ratio", "hicache_size"}:
-        raise ConfigError(
-            f"{where}: hicache-ratio and hicache-size are both given; SGLang ignores the ratio, so keep one"
-        )
+        raise ConfigError(f"{where}: SGLang ignores hicache-ratio beside hicache-size; keep one of them")
     return found
 
 
