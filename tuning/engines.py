@@ -250,5 +250,4 @@ def _check_space(space: Space, table: FlagTable) -> None:
         if dimension.name not in Setting.model_fields and dimension.name != TRANSFER:
             for value in dimension.ends:
                 if value != SGLANG_DEFAULT:
-                    where = f"--search {dimension.name}={dimension.values_text}"
-                    check_flag(dimension.name, value, table, where=where)
+                    check_flag(dimension.name, value, table, where=f"--{dimension.name} {dimension.values_text}")

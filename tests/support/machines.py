@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ def bounds(
     *, host_gb: int = 1000, device_gib: int | None = 80, fixed: dict[str, Any] | None = None, **spec: Any
 ) -> Bounds:
     """Describe Qwen3-8B on a machine with so much host memory, and as much on each of its devices."""
-    given = {"python": Path("python"), "model": "m", "sglang_version": "0.5.15", "config": model_config("qwen3-8b")}
-    engine = EngineSpec(**(given | {"around": Surroundings(fixed=fixed or {})} | spec))
+    engine = EngineSpec(
+        python=Path("python"),
+        model="m",
+        sglang_version="0.5.15",
+        config=model_config("qwen3-8b"),
+        around=Surroundings(fixed=fixed or {}),
+    )
     device = None if device_gib is None else device_gib * GIB
-    return Bounds.of(engine, host_total_bytes=host_gb * GB, device_total_bytes=device)
+    return Bounds.of(replace(engine, **spec), host_total_bytes=host_gb * GB, device_total_bytes=device)

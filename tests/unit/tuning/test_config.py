@@ -14,7 +14,7 @@ from scenarios.errors import ConfigError
 from tests.support.recordings import case_folder, expected
 from tests.support.study_data import study_file
 from tuning.config import STUDY_FILE, Effort, StudyFile, open_study, read_study
-from tuning.space import WITH_HICACHE, Dimension, Ranges, Space
+from tuning.space import WITH_HICACHE, Condition, Dimension, Ranges, Space
 
 
 def searching(space: Space | None = None, **changes: Any) -> StudyFile:
@@ -108,6 +108,48 @@ def test_a_range_does_not_become_another_kind(
     """Whole numbers, other numbers and lists are different to Optuna, and so is a dimension that comes or goes."""
     open_study(tmp_path, searching(Ranges(**old).space()), resume=False)
     assert said in refused(tmp_path, searching(Ranges(**new).space()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ((), (WITH_HICACHE,), "max-running-requests: was 16:64:16, is 16:64:16 (with HiCache)"),
+        (
+            (Condition(name="schedule-policy", values=("lpm",)),),
+            (Condition(name="schedule-policy", values=("lpm", "fcfs")), WITH_HICACHE),
+            "max-running-requests: was 16:64:16 (when schedule-policy is lpm), "
+            "is 16:64:16 (when schedule-policy is lpm or fcfs, with HiCache)",
+        ),
+    ],
+)
+def test_another_condition_is_another_space(
+    tmp_path: Path, old: tuple[Condition, ...], new: tuple[Condition, ...], said: str
+) -> None:
+    """The values are the same, so both conditions are told."""
+    was, now = (
+        Space(dimensions=(Dimension(name="max-running-requests", low=16, high=64, step=16, when=when),))
+        for when in (old, new)
+    )
+    open_study(tmp_path, searching(was), resume=False)
+    assert said in refused(tmp_path, searching(now))
+
+
+def test_a_scale_does_not_become_another(tmp_path: Path) -> None:
+    """Optuna keeps steps and logarithms apart."""
+    open_study(tmp_path, searching(Ranges(hicache_size="8:64:8").space()), resume=False)
+    said = refused(tmp_path, searching(Ranges(hicache_size="8:64:log").space()))
+    assert "hicache_size: was 8:64:8, is 8:64:log" in said
+
+
+def test_a_study_of_before_conditions_is_resumed(tmp_path: Path) -> None:
+    """Its file knew HiCache as the only one."""
+    open_study(tmp_path, study_file(), resume=False)
+    path = tmp_path / STUDY_FILE
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for dimension in content["search"]["space"]["dimensions"]:
+        dimension["needs_hicache"] = dimension.pop("when", []) != []
+    path.write_text(json.dumps(content), encoding="utf-8")
+    open_study(tmp_path, study_file(), resume=True)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_the_model_is_read_where_it_is_at_hand(engine_python: Path, tmp_path: Pa
     [
         ({"engine_args": ("--schedule-policy=lmp",)}, "unknown value `lmp`; did you mean `lpm`?"),
         ({"engine_args": ("--schedul-policy=lpm",)}, "did you mean `schedule-policy`?"),
-        ({"space": ("schedule-policy=fcfs,hrrn",)}, "--search schedule-policy=fcfs,hrrn: unknown value `hrrn`"),
+        ({"space": ("schedule-policy=fcfs,hrrn",)}, "--schedule-policy fcfs,hrrn: unknown value `hrrn`"),
         ({"space": ("max-runing-requests=16:64:16",)}, "did you mean `max-running-requests`?"),
         ({"space": ("max-running-requests=few,many",)}, "`few` is not a whole number"),
         ({"space": ("schedule-policy=off,on",)}, "unknown value `False`"),
@@ -91,6 +91,11 @@ def test_what_the_engine_does_not_have_is_refused(engine_python: Path, more: dic
     with pytest.raises(ConfigError) as refused:
         engine_spec(search(engine_python, **more), EFFORT)
     assert said in str(refused.value)
+
+
+def test_what_is_left_to_sglang_is_no_value_to_check(engine_python: Path) -> None:
+    """A list may hold `default` beside the flag's own values."""
+    engine_spec(search(engine_python, space=("schedule-policy=default,lpm", "max-running-requests=default,64")), EFFORT)
 
 
 def test_one_launch_takes_hicache_s_own_flags(engine_python: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 from harness.engine.spec import EngineSpec
 from harness.engine.storage import StorageTier
 from harness.engine.surroundings import FlagValue, Surroundings
+from harness.telemetry import HostMemory, NvmlUnavailable
 from scenarios import load_scenario
+from tests.support.machines import bounds
 from tuning import room
 from tuning.config import Search
-from tuning.room import check_machine
+from tuning.room import bounds_of, check_machine
 from tuning.space import Ranges
 
 MODEL = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
@@ -71,3 +73,11 @@ def test_none_is_asked_for_where_nothing_is_stored_here(
     """No tier, one of another kind, or one in a container's own file system."""
     check(fixed, *searched, engine=engine)
     assert asked == []
+
+
+def test_the_bounds_of_a_machine_are_all_of_its_memory() -> None:
+    """Not what is free at the moment, so that a resume finds the same."""
+    found = bounds_of(bounds().spec, NvmlUnavailable("no GPU"))
+    assert found.host is not None
+    assert found.host.available_bytes == found.host.total_bytes == HostMemory.read().total_bytes
+    assert found.device is None

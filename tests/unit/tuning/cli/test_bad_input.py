@@ -53,6 +53,11 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*ATTACH, "http://127.0.0.1:9", "--api-key-env", "NO_KEY"), "--api-key-env NO_KEY: that variable holds no k"),
         (("search", "--engine", "docker", "--model", "Org/Name"), "--image is missing; name an image that has SGLang"),
         (("verify", "--image", "sglang", "--model", "m"), "--image is for --engine docker; leave it out, or give"),
+        (
+            (*CPU, "--preset", "hicach"),
+            'Invalid value "hicach" for --preset. Choose from: "hicache", "hicache+memory", ',
+        ),
+        ((*CPU, "--search", "max-running-requests=8:log"), "--max-running-requests 8:log: not a number; give LOW:HIGH"),
         ((*CPU, "--tp-size", "2"), "--tp-size, --dp-size and --engine-python are not for"),
         ((*CPU, "--load-processes", "4096"), "--load-processes 4096: this machine has "),
         ((*CPU, "--session-header", "Host"), "--session-header Host: header 'Host' belongs to the request itself"),
@@ -109,6 +114,20 @@ def test_a_python_without_sglang_is_named(run: Run, model: Path) -> None:
         ("trials = 3\n", "hicache-tune.toml: unknown key `trials`; valid: analyze, dashboard, diagnose, engine, "),
         ("search = 3\n", "hicache-tune.toml: `search` is a command; write its flags below [search]"),
         ("[scenario.show]\nsed = 1\n", "hicache-tune.toml, [scenario], [show]: unknown key `sed`; did you mean `seed`"),
+        (
+            "[search]\ndimensions = []\n",
+            "hicache-tune.toml, [search]: unknown key `dimensions`; did you mean `dimension`",
+        ),
+        ("[find-limit]\ndimension = []\n", "hicache-tune.toml, [find-limit]: unknown key `dimension`"),
+        ("[search]\ndimension = 3\n", "hicache-tune.toml, [[search.dimension]]: each dimension is a table of its own"),
+        (
+            "[[search.dimension]]\nflag = 'a'\ntyp = 'int'\n",
+            "hicache-tune.toml, [[search.dimension]] 1 (a): unknown key `typ`; did you mean `type`?",
+        ),
+        (
+            "[[search.dimension]]\nflag = 'max-running-requests'\ntype = 'int'\nrange = [9, 1]\n",
+            "hicache-tune.toml, [[search.dimension]] 1 (max-running-requests): 9:1:1 is empty; give LOW <= HIGH",
+        ),
         ("[search\n", "hicache-tune.toml: not valid TOML (Expected ']'"),
         ("[search]\ntrials = 'x'\n", "Invalid value for [trials] from "),
         ("[search]\nload_limit = 'x'\n", "--load-limit x: write a duration above zero"),

@@ -92,6 +92,70 @@ def test_a_flag_is_left_out_of_the_space_with_default(run: Run) -> None:
     assert "mem_fraction_static: 0.9" in answer.err
 
 
+TABLES = """
+[search]
+engine = "cpu"
+
+[[search.dimension]]
+flag = "max-running-requests"
+type = "int"
+range = [8, 64]
+log = true
+
+[[search.dimension]]
+flag = "enable-mixed-chunk"
+type = "switch"
+when = { chunked-prefill-size = 512, hicache = "on" }
+"""
+
+
+def test_a_preset_says_what_is_searched_where_no_flag_does(run: Run) -> None:
+    """The plan shows its values and, in words, when each flag exists; a flag of the user wins."""
+    small = run(*CPU, "--dry-run", "--preset", "hicache").err
+    assert "  hicache_ratio: 1.5:6:0.5 (with HiCache)\n" in small
+    assert "page_size" not in small
+    full = run(*CPU, "--dry-run", "--preset", "full", "--page-size", "32").err
+    assert "  page_size: 32\n" in full
+    assert "  schedule-policy: fcfs,lpm,dfs-weight\n" in full
+    assert "  hicache-storage-backend: default,file (with HiCache, when transfer is direct/page_first_direct)\n" in full
+    policies = "best_effort,wait_complete,timeout (with HiCache, when hicache-storage-backend is file)"
+    assert f"  hicache-storage-prefetch-policy: {policies}\n" in full
+
+
+def test_the_file_adds_dimensions_of_the_user_s_own(run: Run) -> None:
+    """Any engine flag, with a scale and conditions; they are checked against the engine's own flags."""
+    Path("hicache-tune.toml").write_text(TABLES, encoding="utf-8")
+    said = run("search", "--preset", "full", "--dry-run")
+    assert "  max-running-requests: 8:64:log\n" in said.err
+    assert "  enable-mixed-chunk: off,on (when chunked-prefill-size is 512, with HiCache)\n" in said.err
+    refused = run("search", "--dry-run")
+    assert refused.code == 1
+    assert "--enable-mixed-chunk, when --chunked-prefill-size: that flag is not searched; search it too" in refused.err
+    Path("hicache-tune.toml").write_text(TABLES.replace("max-running", "max-runing"), encoding="utf-8")
+    misspelt = run("search", "--preset", "full", "--dry-run")
+    assert "SGLang 0.5.15 has no --max-runing-requests; did you mean `max-running-requests`?" in misspelt.err
+
+
+def test_a_table_of_the_file_says_nothing_to_other_commands(run: Run) -> None:
+    """They run beside it."""
+    Path("hicache-tune.toml").write_text(TABLES, encoding="utf-8")
+    assert run("scenario", "list").code == 0
+
+
+def test_what_cannot_fit_is_not_searched(run: Run, engine: SimulatedEngine) -> None:
+    """A note says what was cut off and why; a resume with the same flags is the same study."""
+    sizes = ("--hicache-size", "1,2,900000", "--hicache-write-policy", "write_back")
+    said = run(*SMALL, *sizes, "--trials", "3", "--confirm-rounds", "0")
+    assert said.code == 0
+    assert "note: hicache_size 1,2,900000 is cut to 1,2: a host pool of 900000.0 GB over 1 rank(s)" in said.err
+    assert {setting.hicache_size for setting in engine.settings("search")} <= {None, 1, 2}
+    again = run(*SMALL, *sizes, "--trials", "4", "--confirm-rounds", "0", "--resume")
+    assert again.code == 0
+    refused = run(*SMALL, "--hicache-size", "900000", "--dry-run")
+    assert refused.code == 1
+    assert "hicache-tune: --hicache on: no setting can work: a host pool of 900000.0 GB" in refused.err
+
+
 def test_a_search_ends_with_the_launch_command_and_the_report(run: Run, engine: SimulatedEngine) -> None:
     """What is for people is on stderr; stdout stays empty."""
     said = run(*QUICK, "--trials", "4", "--confirm-top", "1")

@@ -23,7 +23,7 @@ def asked(*tables: dict[str, Any], preset: Preset = "full", **given: Any) -> Spa
 def text_of(space: Space, name: str) -> str | None:
     """Return values and conditions of one dimension; None when it is not searched."""
     found = space.find(name)
-    return found and found.text
+    return None if found is None else found.text
 
 
 def test_nothing_asked_is_the_preset() -> None:

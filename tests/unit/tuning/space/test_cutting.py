@@ -19,7 +19,7 @@ SIZES = "a host pool of {} GB over 1 rank(s) does not fit: 80.0 GB of 100.0 GB c
 def text_of(space: Space, name: str) -> str | None:
     """Return the values of one dimension; None when it is not searched."""
     found = space.find(name)
-    return found and found.values_text
+    return None if found is None else found.values_text
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_host_pool_that_cannot_fit_is_not_searched(
 def test_a_space_that_fits_stays_as_it_is() -> None:
     """Without a note."""
     for preset in ("hicache", "hicache+memory", "full"):
-        space = preset_space("local", preset)  # type: ignore[arg-type]
+        space = preset_space("local", preset)
         found = cut(space, bounds(device_gib=141))
         assert (found.space, found.notes) == (space, ())
 
