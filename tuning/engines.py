@@ -15,7 +15,7 @@ from harness.engine.client import EngineClient
 from harness.engine.cpu import engine as cpu_engine
 from harness.engine.docker import DockerLauncher, Image
 from harness.engine.flag_source import number_of, read_flags, shipped
-from harness.engine.flags import FlagTable, check_arguments, check_flag, split_arguments
+from harness.engine.flags import OURS, FlagTable, check_arguments, check_flag, split_arguments
 from harness.engine.handle import Launcher
 from harness.engine.image import OFFLINE, hub_mount, read_image_flags
 from harness.engine.launch import ProcessLauncher
@@ -245,8 +245,10 @@ def _checked(
 
 
 def _check_space(space: Space, table: FlagTable) -> None:
-    """Raise ConfigError for a searched flag or value that the engine does not have."""
+    """Raise ConfigError for a searched flag or value that the engine does not have, or that the harness sets itself."""
     for dimension in space.dimensions:
+        if dimension.name in OURS:
+            raise ConfigError(f"--{dimension.name} cannot be searched; {OURS[dimension.name]}")
         if dimension.name not in Setting.model_fields and dimension.name != TRANSFER:
             for value in dimension.ends:
                 if value != SGLANG_DEFAULT:

@@ -84,6 +84,7 @@ def test_the_model_is_read_where_it_is_at_hand(engine_python: Path, tmp_path: Pa
         ({"space": ("max-runing-requests=16:64:16",)}, "did you mean `max-running-requests`?"),
         ({"space": ("max-running-requests=few,many",)}, "`few` is not a whole number"),
         ({"space": ("schedule-policy=off,on",)}, "unknown value `False`"),
+        ({"space": ("port=30000,30001",)}, "--port cannot be searched; leave it out; every launch gets a port"),
     ],
 )
 def test_what_the_engine_does_not_have_is_refused(engine_python: Path, more: dict[str, Any], said: str) -> None:
