@@ -13,6 +13,8 @@ from tuning.space.space import Space, alive, flag_of, setting_of
 
 MOST_TRIED = 3000
 """So many settings are looked at to find one that works with a value; when there are more, it is taken to exist."""
+EDGE = 1e-3
+"""How near, relatively, the end of a scale without steps is to what cannot work."""
 
 Refuse = Callable[[Setting], str | None]
 
@@ -35,28 +37,65 @@ def cut(space: Space, bounds: Bounds) -> Cut:
         dimension = space.find(name)
         if dimension is None:  # what it depends on was cut off before
             continue
-        reasons = dict(_reasons(dimension, space, bounds))
-        kept = [value for value in dimension.grid if value not in reasons]
-        if not reasons or (dimension.when and not kept):
+        trying = _Trying(name, space, bounds)
+        smaller = _choices_left(dimension, trying) if dimension.choices else _range_left(dimension, trying)
+        if not trying.reason or (dimension.when and smaller is None):
             continue
-        reason = list(reasons.values())[-1]
-        if not kept:
-            raise ConfigError(f"{flag_of(name)} {dimension.values_text}: no setting can work: {reason}")
-        smaller = _with_values(dimension, kept)
-        notes.append(f"{name} {dimension.values_text} is cut to {smaller.values_text}: {reason}")
+        if smaller is None:
+            raise ConfigError(f"{flag_of(name)} {dimension.values_text}: no setting can work: {trying.reason}")
+        notes.append(f"{name} {dimension.values_text} is cut to {smaller.values_text}: {trying.reason}")
         space = Space(dimensions=tuple(alive(smaller if d.name == name else d for d in space.dimensions)))
     return Cut(space, tuple(notes))
 
 
-def _reasons(dimension: Dimension, space: Space, bounds: Bounds) -> Iterator[tuple[Choice, str]]:
-    """Yield each value to cut off, and why nothing works with it: any choice, or the ends of a range."""
-    for values in (dimension.grid, () if dimension.choices else dimension.grid[::-1]):
-        for value in values:
-            reason = _impossible(dimension.name, value, space, bounds)
-            if reason is not None:
-                yield value, reason
-            elif not dimension.choices:
-                break
+@dataclass
+class _Trying:
+    """Tries the values of one dimension, and keeps why the last one that was refused can never work."""
+
+    name: str
+    space: Space
+    bounds: Bounds
+    reason: str = ""
+
+    def works(self, value: Choice) -> bool:
+        """Whether some setting with this value may work."""
+        said = _impossible(self.name, value, self.space, self.bounds)
+        self.reason = said or self.reason
+        return said is None
+
+
+def _choices_left(dimension: Dimension, trying: _Trying) -> Dimension | None:
+    """Return `dimension` with those of its choices that may work; None when none may."""
+    kept = tuple(value for value in dimension.choices if trying.works(value))
+    return dimension.model_copy(update={"choices": kept}) if kept else None
+
+
+def _range_left(dimension: Dimension, trying: _Trying) -> Dimension | None:
+    """Return `dimension` without the ends that cannot work; None when nothing is left of it."""
+    values: list[float] = [value for value in dimension.grid if not isinstance(value, str)]
+    low = _first_that_works(values, trying, dimension)
+    if low is None:
+        return None
+    high = _first_that_works([value for value in reversed(values) if value >= low], trying, dimension)
+    return dimension.model_copy(update={"low": float(low), "high": float(low if high is None else high)})
+
+
+def _first_that_works(values: list[float], trying: _Trying, dimension: Dimension) -> float | None:
+    """Return the first of `values` that may work, or on a scale without steps the end of what may."""
+    refused: float | None = None
+    for value in values:
+        if trying.works(value):
+            return value if refused is None or dimension.step is not None else _edge(value, refused, trying, dimension)
+        refused = value
+    return None
+
+
+def _edge(works: float, refused: float, trying: _Trying, dimension: Dimension) -> float:
+    """Return the last value from `works` on towards `refused` that may work, to a thousandth or a whole number."""
+    while abs(refused - works) > (1 if dimension.whole else abs(works) * EDGE):
+        middle = (works + refused) // 2 if dimension.whole else (works + refused) / 2
+        works, refused = (middle, refused) if trying.works(middle) else (works, middle)
+    return works
 
 
 def _impossible(name: str, value: Choice, space: Space, bounds: Bounds) -> str | None:
@@ -104,9 +143,3 @@ def _products(
         return
     for value in (given[first.name],) if first.name in given else first.grid:
         yield from _products(rest, given, {**values, first.name: value})
-
-
-def _with_values(dimension: Dimension, kept: list[Choice]) -> Dimension:
-    if dimension.choices:
-        return dimension.model_copy(update={"choices": tuple(kept)})
-    return dimension.model_copy(update={"low": float(kept[0]), "high": float(kept[-1])})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios.errors import ConfigError
-from tests.support.machines import bounds
+from tests.support.machines import GB, GIB, bounds
 from tests.support.spaces import drawn
 from tuning.space import Bounds, Condition, Dimension, Ranges, Space, arranged, cut, preset_space
 
@@ -27,7 +27,7 @@ def text_of(space: Space, name: str) -> str | None:
     [
         ({"hicache_size": "40:200:20"}, "hicache_size", "40:80:20", "100.0"),
         ({"hicache_size": "60,300,70,100"}, "hicache_size", "60,70", "100.0"),
-        ({"hicache_size": "64:512:log"}, "hicache_size", "64:64:log", "128.0"),
+        ({"hicache_size": "64:512:log"}, "hicache_size", "64:80:log", "81.0"),
     ],
 )
 def test_a_host_pool_that_cannot_fit_is_not_searched(
@@ -97,6 +97,31 @@ def test_what_exists_only_beside_a_value_that_is_cut_goes_with_it() -> None:
     ]
     found = cut(arranged([*sizes, *beside]), bounds(host_gb=100))
     assert [dimension.name for dimension in found.space.dimensions] == ["hicache", "hicache_size", "b"]
+
+
+def test_a_scale_without_steps_ends_where_memory_does() -> None:
+    """To a thousandth, from both sides: the weights below, the host pool above."""
+    space = arranged(
+        [
+            *Ranges(hicache="on", mem_fraction_static="0.1:0.9:log", hicache_ratio="2").dimensions(),
+            Dimension(name="chunked-prefill-size", low=512, high=8192, log=True),
+        ]
+    )
+    machine = bounds(host_gb=100)
+    found = cut(space, machine).space
+    fraction = found.find("mem_fraction_static")
+    assert fraction is not None
+    assert fraction.low == pytest.approx(0.95 * 16.38 * GB / (80 * GIB), rel=2e-3)
+    assert fraction.high == pytest.approx(0.668, rel=5e-3)
+    assert text_of(found, "chunked-prefill-size") == "512:8192:log"
+
+
+def test_a_value_that_exists_only_beside_another_is_tried_beside_it() -> None:
+    """Also when that other decides nothing itself."""
+    beside = Condition(name="schedule-policy", values=("lpm",))
+    sizes = Dimension(name="hicache_size", low=40, high=200, step=20, when=(beside,))
+    space = arranged([*Ranges(hicache="on").dimensions(["schedule-policy=fcfs,lpm"]), sizes])
+    assert text_of(cut(space, bounds(host_gb=100)).space, "hicache_size") == "40:80:20"
 
 
 def test_the_same_machine_cuts_alike_whatever_was_cut() -> None:
