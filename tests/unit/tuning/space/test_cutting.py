@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scenarios.errors import ConfigError
 from tests.support.machines import GB, GIB, bounds
 from tests.support.spaces import drawn
-from tuning.space import Bounds, Condition, Dimension, Ranges, Space, arranged, cut, preset_space
+from tuning.space import Bounds, Condition, Cut, Dimension, Ranges, Space, arranged, cut, preset_space
 
 SIZES = "a host pool of {} GB over 1 rank(s) does not fit: 80.0 GB of 100.0 GB can be given away with 20 % kept free"
 
@@ -122,6 +122,14 @@ def test_a_value_that_exists_only_beside_another_is_tried_beside_it() -> None:
     sizes = Dimension(name="hicache_size", low=40, high=200, step=20, when=(beside,))
     space = arranged([*Ranges(hicache="on").dimensions(["schedule-policy=fcfs,lpm"]), sizes])
     assert text_of(cut(space, bounds(host_gb=100)).space, "hicache_size") == "40:80:20"
+
+
+def test_where_only_one_branch_can_work_the_other_is_left_to_each_proposal() -> None:
+    """No value of the flag that branches is impossible alone, so nothing is cut, and nothing is refused."""
+    beside = Condition(name="schedule-policy", values=("lpm",))
+    sizes = Dimension(name="hicache_size", choices=(200, 300), when=(beside,))
+    space = arranged([*Ranges(hicache="on").dimensions(["schedule-policy=fcfs,lpm"]), sizes])
+    assert cut(space, bounds(host_gb=100, device_gib=40)) == Cut(space)
 
 
 def test_the_same_machine_cuts_alike_whatever_was_cut() -> None:
