@@ -50,25 +50,31 @@ class Bounds:
         return cls(spec, HostRoom(host_total_bytes, host_total_bytes, spec.host_reserve_bytes), device)
 
     def refusal(self, setting: Setting, learned: Learned | None = None) -> str | None:
-        """Say why `setting` cannot work, which a sampler may hear without a launch; None when it may work.
+        """Say why preflight would refuse `setting`, which a sampler may hear without a trial; None when it would not.
 
         `learned` is how far the study's forecasts of memory were off so far.
         """
-        return self.broken_rule(setting) or self.too_large(setting, learned)
+        return self.broken_rule(setting) or self._too_large(setting, learned or Learned(), for_certain=False)
 
     def broken_rule(self, setting: Setting) -> str | None:
         """Say by which rule SGLang would refuse the flags; None when it would not."""
         return _said(lambda: check_rules(setting, self.spec))
 
-    def too_large(self, setting: Setting, learned: Learned | None = None) -> str | None:
-        """Say which memory would not be enough; None when there may be enough, or nobody knows."""
+    def too_large(self, setting: Setting) -> str | None:
+        """Say which memory is not enough for certain, however far off the first forecast is; None when it may be."""
+        return self._too_large(setting, Learned(), for_certain=True)
+
+    def _too_large(self, setting: Setting, learned: Learned, *, for_certain: bool) -> str | None:
         host, device = self.host, self.device
         if host is None:
             return None
-        expected = forecast(setting, self.spec, device, learned or Learned())
+        expected = forecast(setting, self.spec, device, learned)
+        if device is not None and (said := _said(lambda: check_device(expected, device))):
+            return said
         pool = expected.device_pool_bytes
-        too_much = _said(lambda: check_device(expected, device)) if device is not None else None
-        return too_much or _said(lambda: check_host_pool(setting, self.spec, lambda: host, device_pool_bytes=pool))
+        if for_certain and expected.device is not None:
+            pool = learned.device_pool.correct(expected.device.pools_bytes).least_bytes
+        return _said(lambda: check_host_pool(setting, self.spec, lambda: host, device_pool_bytes=pool))
 
 
 def _said(check: Callable[[], None]) -> str | None:

@@ -72,6 +72,14 @@ def test_what_a_study_has_learned_counts() -> None:
     assert machine.refusal(RATIO_2, learned) is not None
 
 
+def test_what_may_fit_if_the_forecast_is_off_is_not_certain() -> None:
+    """A first forecast may be a tenth too high; so the search keeps what preflight would refuse now."""
+    tight = bounds(host_gb=120)
+    assert tight.refusal(RATIO_2) is not None
+    assert tight.too_large(RATIO_2) is None
+    assert bounds(host_gb=110).too_large(RATIO_2) is not None
+
+
 def test_without_nvml_only_what_is_sure_is_refused() -> None:
     """The size of a ratio's pool is not known then."""
     assert bounds(host_gb=20, device_gib=None).refusal(RATIO_2) is None

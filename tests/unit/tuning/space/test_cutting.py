@@ -49,13 +49,13 @@ def test_a_space_that_fits_stays_as_it_is() -> None:
 
 
 def test_a_ratio_is_possible_with_the_smallest_device_pool() -> None:
-    """What does not fit at the largest memory fraction may at the smallest, and is searched there."""
+    """What does not fit at the largest memory fraction may at the smallest, if the forecast is a tenth too high."""
     space = Ranges(hicache="on", mem_fraction_static="0.4:0.8:0.1", hicache_ratio="1.5:6:0.5").space()
     machine = bounds(host_gb=150)
     found = cut(space, machine)
     assert text_of(found.space, "hicache_ratio") == "1.5:6:0.5"
     found = cut(space, bounds(host_gb=100))
-    assert text_of(found.space, "hicache_ratio") == "1.5:4.5:0.5"
+    assert text_of(found.space, "hicache_ratio") == "1.5:5:0.5"
     assert text_of(found.space, "mem_fraction_static") == "0.4:0.8:0.1"
 
 
@@ -112,7 +112,7 @@ def test_a_scale_without_steps_ends_where_memory_does() -> None:
     fraction = found.find("mem_fraction_static")
     assert fraction is not None
     assert fraction.low == pytest.approx(0.95 * 16.38 * GB / (80 * GIB), rel=2e-3)
-    assert fraction.high == pytest.approx(0.668, rel=5e-3)
+    assert fraction.high == pytest.approx(0.72, rel=5e-3)
     assert text_of(found, "chunked-prefill-size") == "512:8192:log"
 
 
