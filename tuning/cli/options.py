@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from tuning.budget import parse_duration
 from tuning.cli.configuration import own_dimensions
-from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, StudyOptions
+from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, StudyOptions, nothing_restarts
 from tuning.config import Effort, Search
 from tuning.space import DEFAULT_PRESET, Preset, preset_dimensions
 
@@ -42,6 +42,8 @@ class SearchOptions(StudyOptions):
 
     def search(self) -> Search:
         """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
+        if self.preset != DEFAULT_PRESET and self.engine == "attach" and not self.restart_hook:
+            raise nothing_restarts(f"--preset {self.preset}")
         preset = preset_dimensions(self.engine, self.preset)
         return self.search_under(self.constraint, preset=preset, own=own_dimensions())
 

@@ -278,10 +278,7 @@ class StudyOptions:
         searched = [flag_of(name) for name, text in given.items() if text != Ranges.model_fields[name].default]
         searched += ["--search"] * bool(self.search_flag) + ["[[search.dimension]]"] * bool(own)
         for what in searched:
-            raise ConfigError(
-                f"{what}: nothing restarts the server, so only the setting that it runs can be measured; give "
-                "--restart-hook, or leave it out"
-            )
+            raise nothing_restarts(what)
         return only(running_setting(running))
 
     def _watched(self, constraints: Sequence[str]) -> tuple[str, ...]:
@@ -292,6 +289,14 @@ class StudyOptions:
             if text not in DEFAULT_CONSTRAINTS:
                 raise ConfigError(f"--constraint `{text}`: the memory of another machine is not seen; leave it out")
         return tuple(text for text in constraints if text not in blind)
+
+
+def nothing_restarts(what: str) -> ConfigError:
+    """Say that `what` is of no use where the engine runs as it runs."""
+    return ConfigError(
+        f"{what}: nothing restarts the server, so only the setting that it runs can be measured; give "
+        "--restart-hook, or leave it out"
+    )
 
 
 def _refuse_secret(argument: str) -> None:

@@ -48,6 +48,10 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--url", "http://127.0.0.1:9"), "--url is for --engine attach, not cpu; leave it out"),
         ((*CPU, "--engine-port", "0"), 'Invalid value "0" for --engine-port. Must be >= 1.'),
         (("search", "--engine", "attach"), "--url is missing; give the address of the server to attach to"),
+        (
+            (*ATTACH, "http://127.0.0.1:9", "--preset", "full"),
+            "--preset full: nothing restarts the server, so only the",
+        ),
         ((*ATTACH, "127.0.0.1:9"), "--url 127.0.0.1:9: begin it with http:// or https://"),
         ((*ATTACH, "http://127.0.0.1:9"), "--url: the engine at http://127.0.0.1:9 did not answer /server_info: "),
         ((*ATTACH, "http://127.0.0.1:9", "--api-key-env", "NO_KEY"), "--api-key-env NO_KEY: that variable holds no k"),
