@@ -9,18 +9,16 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from harness.engine.flags import OURS, split_arguments
-from harness.engine.setting import Setting
 from scenarios.errors import ConfigError
 from scenarios.strict import StrictModel, nearest
 from tuning.budget import parse_duration
 from tuning.cli.options import SearchOptions
+from tuning.nightly.production import program_of
 from tuning.search import CONFIRM_SEED_OFFSET
-from tuning.space import setting_of
 
 Mode = Literal["confirm", "search"]
 
@@ -71,7 +69,7 @@ class NightlyConfig(StrictModel):
     mode: Mode = "confirm"
     """`confirm` measures production again, `search` searches for a better setting too."""
     production: tuple[str, ...] | None = None
-    """The engine's flags in production, as far as they are tuned: a list of words, or one text as in a shell."""
+    """The engine's flags in production, or its whole launch command: a list of words, or one text as in a shell."""
     threshold: float = Field(default=0.1, gt=0)
     """How much slower the P99 may get: 0.1 is 10 %."""
     rounds: int = Field(default=2, ge=1)
@@ -131,6 +129,11 @@ class NightlyConfig(StrictModel):
                 )
         elif self.production is None:
             raise ValueError("`production` is missing: give the engine's flags in production, [] for SGLang's defaults")
+        if self.proposal.form != "patch" and not (self.production and program_of(self.production)):
+            raise ValueError(
+                f'`proposal.form` = "{self.proposal.form}" replaces the whole command line: write the whole launch '
+                "command as `production`"
+            )
         return self
 
     @property
@@ -199,24 +202,3 @@ def read_config(path: Path) -> NightlyConfig:
     except ValueError as problem:
         raise ConfigError(f"--config {path}: not valid TOML ({problem}); correct it there") from None
     return NightlyConfig.parse(data, where=str(path))
-
-
-def production_setting(words: tuple[str, ...]) -> Setting:
-    """Read the engine's flags as a setting; raise ConfigError for words that are no tuned flags."""
-    if words and not words[0].startswith("--"):
-        raise ConfigError(f"production: `{words[0]}` is no flag; leave the program out and give its flags alone")
-    values: dict[str, Any] = {}
-    for given in split_arguments(words):
-        name = given.name.replace("-", "_")
-        if given.name in OURS:
-            raise ConfigError(f"production: --{given.name} is not tuned; leave it out, and {OURS[given.name]}")
-        if given.name == "enable-hierarchical-cache":
-            values["hicache"] = True
-        elif name in Setting.model_fields:
-            values[name] = given.value
-        else:
-            values[given.name] = given.value
-    try:
-        return setting_of(values)
-    except ConfigError as problem:
-        raise ConfigError(f"production: {problem}") from None

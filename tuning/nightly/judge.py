@@ -177,7 +177,7 @@ def _why(cause: str, run: Run, reference: Reference) -> str:
     new = [remark for remark in run.remarks if remark not in reference.night.notes]
     seen = f"; unlike then, {'; '.join(new)}" if new else ""
     if not reference.differences:
-        return f"likely cause: {cause}, though none that is recorded differs{seen}"
+        return f"likely cause: {cause} that are not recorded, as nothing that is recorded differs{seen}"
     return f"likely cause: {cause} ({in_words(reference.differences)}){seen}"
 
 

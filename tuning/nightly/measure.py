@@ -38,8 +38,8 @@ class Remeasure:
     def run(self, settings: Sequence[Setting], *, times: int) -> None:
         """Measure until each setting has so many runs, in turn on each seed, the order reversed in every round.
 
-        Ends early when it is asked to stop or the budget ends. Raises EngineError when the engine fails, LoadError when
-        the client does not keep up, both only after a second try.
+        Ends early when it is asked to stop or the budget ends. When the first setting cannot be measured, not even on a
+        second try, raises EngineError for the engine and LoadError for the client; the others are left out.
         """
         with alone(self.lab.root, self.lab.devices_name):
             self.lab.starts.end_orphans(self.lab.ledger)
@@ -48,7 +48,7 @@ class Remeasure:
                 for round_number, seed in enumerate(self.seeds):
                     for setting in settings if round_number % 2 == 0 else reversed(settings):
                         if len(self._of(setting, seed)) <= time:
-                            self._measure(setting, seed)
+                            self._measure(setting, seed, is_needed=setting == settings[0])
 
     def taken(self, setting: Setting, time: int) -> Run | None:
         """Return the first (0) or a later run of a setting; None unless it was measured on every seed."""
@@ -71,13 +71,16 @@ class Remeasure:
         wanted = ("confirm", setting.key, seed)
         return (record for record in self.records if (record.purpose, record.setting.key, record.seed) == wanted)
 
-    def _measure(self, setting: Setting, seed: int) -> None:
-        """Run one trial; once more when the machine or the measurement was at fault."""
-        if self.lab.should_stop() or not self.budget.allows_confirm_trial():
+    def _measure(self, setting: Setting, seed: int, *, is_needed: bool) -> None:
+        """Run one trial; once more when the machine or the measurement was at fault. The first is tried in any case."""
+        expected_s = None if self.records else 0.0
+        if self.lab.should_stop() or not self.budget.allows_confirm_trial(expected_s):
             return
         record = self._trial(setting, seed)
         if deserves_another_try(record) and not self.lab.should_stop():
             record = self._trial(setting, seed)
+        if not is_needed:
+            return
         if record.outcome is Outcome.INVALID:
             raise LoadError(f"{setting.label} could not be measured: {record.reason}")
         if record.failure is not None:
