@@ -94,7 +94,9 @@ class History:
     def nights(self, job: str) -> list[NightRecord]:
         """Return the nights of a job, the latest first."""
         with self._told():
-            rows = self._file.execute("SELECT record FROM nights WHERE job = ? ORDER BY started_at DESC", (job,))
+            rows = self._file.execute(
+                "SELECT record FROM nights WHERE job = ? ORDER BY started_at DESC, rowid DESC", (job,)
+            )
             return [self._read(text) for (text,) in rows]
 
     def last_good(self, job: str) -> NightRecord | None:
@@ -105,7 +107,9 @@ class History:
         """Write a night, in place of what was there of it, with what the engine has answered; whole or not at all."""
         row = (record.study, record.job, record.started_at.isoformat(), record.model_dump_json())
         with self._told(), self._transaction():
-            self._file.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?)", row)
+            self._file.execute(
+                "INSERT INTO nights VALUES (?, ?, ?, ?) ON CONFLICT (study) DO UPDATE SET record = excluded.record", row
+            )
             for role, frame in (answers or {}).items():
                 kept = (record.study, role, frame.to_parquet(index=False))
                 self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", kept)

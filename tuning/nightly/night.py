@@ -26,7 +26,7 @@ from tuning.engines import command_of, engine_spec
 from tuning.nightly.conditions import Conditions
 from tuning.nightly.config import NightlyConfig
 from tuning.nightly.history import History, Role
-from tuning.nightly.judge import Change, Judgement, Reference, Run, beats, change_since, judge, needs_repeat
+from tuning.nightly.judge import NO_DATA, Change, Judgement, Reference, Run, beats, change_since, judge, needs_repeat
 from tuning.nightly.measure import Remeasure
 from tuning.nightly.production import production_setting, with_setting
 from tuning.report.html import REPORT_FILE
@@ -117,7 +117,9 @@ class Tonight:
         if study.stop.should_stop():
             return None
         if run is None:
-            return Found(Judgement("no data", "the budget ended before production was measured on every seed"), None)
+            nothing = Judgement(NO_DATA, "the budget ended before production was measured on every seed")
+            self._say(nothing)
+            return Found(nothing, None)
         winner = self._winner(remeasure, verdict)
         baseline = remeasure.taken(self._baseline, 0) if self._baseline is not None else None
         found = Found(
@@ -133,7 +135,7 @@ class Tonight:
     @property
     def _baseline(self) -> Setting | None:
         """HiCache off, where it is measured besides production."""
-        wanted = self.config.baseline and not self.config.only_measures
+        wanted = self.config.mode == "search" or (self.config.baseline and not self.config.only_measures)
         return OFF if wanted and self.conditions.production.key != OFF.key else None
 
     def _options(self, *, resume: bool) -> SearchOptions:
@@ -212,7 +214,7 @@ class Tonight:
         return None if answers is None else change_since(baseline.answers, replace(reference, answers=answers))
 
     def _report(self, study: OpenStudy, verdict: Verdict | None, found: Found) -> Path:
-        """Write the page of the study and print its answer; what a search says of production is said after it."""
+        """Write the page of the study and print its answer, and the judgement where that is not the answer."""
         records = read_trials(self.root)
         if verdict is None:
             last = found.production.records[-1] if found.production else records[-1]
@@ -220,8 +222,11 @@ class Tonight:
             verdict = Verdict(kind=Kind.MEASURED, sentence=said, launch_command=launch_command(last))
         print_answer(self.root, study.file, records, verdict, study.objective, console=self.console, json=False)
         if verdict.sentence != found.judgement.sentence:
-            self.console.print(f"\n[bold]{escape(found.judgement.sentence)}[/]", soft_wrap=True, highlight=False)
+            self._say(found.judgement)
         return self.root / REPORT_FILE
+
+    def _say(self, judgement: Judgement) -> None:
+        self.console.print(f"\n[bold]{escape(judgement.sentence)}[/]", soft_wrap=True, highlight=False)
 
 
 def same_study(root: Path, conditions: Conditions) -> bool:

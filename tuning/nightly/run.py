@@ -34,6 +34,11 @@ NO_NIGHTS_S = 1.5
 """Times the period after which a night is missed; a start may be late."""
 
 
+def utc_now() -> datetime:
+    """Read the clock."""
+    return datetime.now(UTC)
+
+
 def run_night(config: NightlyConfig, console: Console, *, json: bool) -> int:
     """Run tonight's job, or go on with it, and return its exit code."""
     url = config.webhook_url()
@@ -99,7 +104,7 @@ def _measure(console: Console, config: NightlyConfig, history: History) -> Night
 
 def _tonight(config: NightlyConfig, history: History) -> tuple[NightRecord, NightRecord | None]:
     """Return the night of today that was cut, or a new one; and an older one that was cut, which is to be closed."""
-    now = datetime.now(UTC)
+    now = utc_now()
     latest = next(iter(history.nights(config.job)), None)
     cut = latest if latest is not None and latest.night is None else None
     if cut is not None and cut.started_at.date() == now.date():
@@ -119,7 +124,7 @@ def _unwritten(ended: NightRecord) -> NightRecord:
 def _anew(history: History, record: NightRecord) -> NightRecord:
     """Close a night that was cut under other conditions, and begin another: the two are not pooled (design rule 11)."""
     _close(history, record)
-    following = record.model_copy(update={"study": f"{record.study}-anew", "started_at": datetime.now(UTC)})
+    following = record.model_copy(update={"study": f"{record.study}-anew", "started_at": utc_now()})
     history.write(following)
     return following
 
@@ -188,7 +193,7 @@ def _labels(conditions: Conditions | None) -> dict[str, str]:
 
 def _times(record: NightRecord) -> tuple[float, float]:
     """Return when the night has ended, since the epoch, and how long it took, in seconds."""
-    now_s = datetime.now(UTC).timestamp()
+    now_s = utc_now().timestamp()
     return now_s, now_s - record.started_at.timestamp()
 
 
