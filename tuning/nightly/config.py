@@ -17,7 +17,7 @@ from scenarios.errors import ConfigError
 from scenarios.strict import StrictModel, nearest
 from tuning.budget import parse_duration
 from tuning.cli.options import SearchOptions
-from tuning.nightly.production import program_of
+from tuning.nightly.launch_words import LaunchWords
 from tuning.search import CONFIRM_SEED_OFFSET
 
 Mode = Literal["confirm", "search"]
@@ -129,7 +129,7 @@ class NightlyConfig(StrictModel):
                 )
         elif self.production is None:
             raise ValueError("`production` is missing: give the engine's flags in production, [] for SGLang's defaults")
-        if self.proposal.form != "patch" and not (self.production and program_of(self.production)):
+        if self.proposal.form != "patch" and not (self.production and LaunchWords.of(self.production).program):
             raise ValueError(
                 f'`proposal.form` = "{self.proposal.form}" replaces the whole command line: write the whole launch '
                 "command as `production`"

@@ -28,7 +28,7 @@ from tuning.nightly.config import NightlyConfig
 from tuning.nightly.history import History, Role
 from tuning.nightly.judge import NO_DATA, Change, Judgement, Reference, Run, beats, change_since, judge, needs_repeat
 from tuning.nightly.measure import Remeasure
-from tuning.nightly.production import production_setting, with_setting
+from tuning.nightly.production import production_setting, proposed_words
 from tuning.report.html import REPORT_FILE
 from tuning.space import one_setting, only
 from tuning.study import BASELINES, Study
@@ -46,7 +46,7 @@ class Found:
     baseline: Run | None = None
     winner: Run | None = None
     proposed: tuple[str, ...] | None = None
-    """Flags, or a launch command, that surely are faster than those of production."""
+    """Flags that surely are faster than those of production."""
     baseline_change: Change | None = None
     """How HiCache off at SGLang's defaults changed since the same night: whether all of the engine got slower."""
     report: Path | None = None
@@ -205,7 +205,7 @@ class Tonight:
         if not production.falls_short and beats(winner, production, NEGLIGIBLE) is None:
             return None
         words, fixed = self.config.production or (), self.conditions.search.engine_args
-        return tuple(with_setting(words, winner.setting, fixed))
+        return proposed_words(words, production.setting, winner.setting, fixed)
 
     def _baseline_change(self, history: History, baseline: Run | None, reference: Reference | None) -> Change | None:
         if baseline is None or baseline.falls_short or reference is None:

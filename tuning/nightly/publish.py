@@ -15,8 +15,11 @@ from harness.errors import StoreError
 from harness.files import write_atomically
 from harness.telemetry.nightly_exporter import NightlyExporter
 from scenarios.errors import HicacheTuneError
+from tuning.nightly.conditions import Conditions
 from tuning.nightly.config import NightlyConfig
 from tuning.nightly.history import History, NightRecord
+from tuning.nightly.launch_words import LaunchWords
+from tuning.nightly.production import tuned_words
 from tuning.nightly.proposal import write_proposal
 from tuning.nightly.retention import keep
 from tuning.nightly.summary import junit, markdown
@@ -27,10 +30,17 @@ PAGE_FILE = "night.md"
 JUNIT_FILE = "junit.xml"
 
 
-def propose(config: NightlyConfig, root: Path, proposed: tuple[str, ...]) -> Path:
+def propose(config: NightlyConfig, conditions: Conditions, root: Path, proposed: tuple[str, ...]) -> Path:
     """Write the proposal; raise HicacheTuneError when it does not fit what runs in production."""
-    form, target = config.proposal.form, config.proposal.target
-    return write_proposal(root, current=config.production or (), proposed=proposed, form=form, target=target)
+    words = config.production or ()
+    return write_proposal(
+        root,
+        current=tuned_words(words, conditions.search.engine_args),
+        proposed=proposed,
+        form=config.proposal.form,
+        target=config.proposal.target,
+        command=words if LaunchWords.of(words).program else (),
+    )
 
 
 def publish(console: Console, config: NightlyConfig, record: NightRecord, history: History, url: str | None) -> None:
@@ -51,8 +61,10 @@ def publish(console: Console, config: NightlyConfig, record: NightRecord, histor
 
     def retention() -> None:
         if config.retention is not None:
+            good = history.last_good(config.job)
+            protected = [record.study, *([good.study] if good else [])]
             nights, days = config.retention.nights, config.retention.days
-            for removed in keep(config.results, job=config.job, nights=nights, days=days):
+            for removed in keep(config.results, job=config.job, nights=nights, days=days, protected=protected):
                 console.print(f"removed {escape(str(removed))}: older than the nights that are kept", soft_wrap=True)
 
     def webhook() -> None:

@@ -175,7 +175,7 @@ def _with_proposal(
     console: Console, config: NightlyConfig, tonight: Tonight, ended: NightRecord, proposed: tuple[str, ...]
 ) -> NightRecord:
     try:
-        path = propose(config, tonight.root, proposed)
+        path = propose(config, tonight.conditions, tonight.root, proposed)
     except HicacheTuneError as problem:
         console.print(f"[yellow]{escape(str(problem))}[/]", soft_wrap=True)
         return ended
