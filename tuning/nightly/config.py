@@ -119,8 +119,10 @@ class NightlyConfig(StrictModel):
     @model_validator(mode="after")
     def _says_what_runs(self) -> Self:
         for name in ("budget", "every"):
-            if (text := getattr(self, name)) is not None:
-                parse_duration(text, name)
+            try:
+                parse_duration(getattr(self, name) or "1s", name)
+            except ConfigError as problem:
+                raise ValueError(str(problem)) from None
         if self.only_measures:
             if self.production is not None or self.mode == "search":
                 raise ValueError(

@@ -129,7 +129,7 @@ class History:
             application = int(self._file.execute("PRAGMA application_id").fetchone()[0])
             tables = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if sound != "ok":
-            raise self._damaged(sound)
+            raise self._damaged(sound.splitlines()[-1])
         if tables and application != APPLICATION_ID:
             raise HistoryError(f"{self._path}: not a history of nights; name another file")
         if version > SCHEMA_VERSION:

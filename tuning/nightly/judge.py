@@ -149,6 +149,15 @@ def judge(run: Run, repeat: Run | None, reference: Reference | None, threshold: 
     return Judgement(GOOD, f"{said}: within noise, first it was {looked}{_unlike(reference)}", NOISE, found)
 
 
+def judge_all(run: Run, repeat: Run | None, references: Sequence[Reference], threshold: float) -> Judgement:
+    """Judge against each good night; a regression against one of them counts, so that no P99 creeps up unseen."""
+    if not references:
+        return judge(run, repeat, None, threshold)
+    found = [judge(run, repeat, reference, threshold) for reference in references]
+    said = [judgement for judgement in found if judgement.outcome != GOOD or judgement.cause is not None]
+    return next((judgement for judgement in found if judgement.outcome == REGRESSION), (said or found)[0])
+
+
 def beats(run: Run, production: Run, by: float) -> Change | None:
     """Return the change from production to a setting that surely is faster than it by more than `by`; else None."""
     found = change(run.answers, production.answers)

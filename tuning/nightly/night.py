@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,8 +25,18 @@ from tuning.config import STUDY_FILE, read_study
 from tuning.engines import command_of, engine_spec
 from tuning.nightly.conditions import Conditions
 from tuning.nightly.config import NightlyConfig
-from tuning.nightly.history import History, Role
-from tuning.nightly.judge import NO_DATA, Change, Judgement, Reference, Run, beats, change_since, judge, needs_repeat
+from tuning.nightly.history import History, NightRecord, Role
+from tuning.nightly.judge import (
+    NO_DATA,
+    Change,
+    Judgement,
+    Reference,
+    Run,
+    beats,
+    change_since,
+    judge_all,
+    needs_repeat,
+)
 from tuning.nightly.measure import Remeasure
 from tuning.nightly.production import production_setting, proposed_words
 from tuning.report.html import REPORT_FILE
@@ -109,9 +119,9 @@ class Tonight:
             settings = [production] if self._baseline is None else [production, self._baseline]
             remeasure.run(settings, times=1)
             run = remeasure.taken(production, 0)
-            reference = self._reference(history)
+            references = self._references(history)
             repeat: Run | None = None
-            if run is not None and needs_repeat(run, reference, self.config.threshold):
+            if run is not None and any(needs_repeat(run, each, self.config.threshold) for each in references):
                 remeasure.run([production], times=2)
                 repeat = remeasure.taken(production, 1)
         if study.stop.should_stop():
@@ -123,12 +133,12 @@ class Tonight:
         winner = self._winner(remeasure, verdict)
         baseline = remeasure.taken(self._baseline, 0) if self._baseline is not None else None
         found = Found(
-            judge(run, repeat, reference, self.config.threshold),
+            judge_all(run, repeat, references, self.config.threshold),
             repeat or run,
             baseline,
             winner,
             self._proposed(run, winner),
-            self._baseline_change(history, baseline, reference),
+            self._baseline_change(history, baseline, references),
         )
         return replace(found, report=self._report(study, verdict, found))
 
@@ -178,19 +188,24 @@ class Tonight:
             measure=run_trial,
         )
 
-    def _reference(self, history: History) -> Reference | None:
-        """Find the last good night, of equal conditions if there is one."""
-        found: Reference | None = None
-        for night in history.nights(self.config.job):
-            if not night.is_good or night.conditions is None:
-                continue
-            answers = history.answers(night.study, "production")
-            differences = tuple(self.conditions.differences(night.conditions))
-            if answers is not None and (found is None or not differences):
-                found = Reference(night, answers, differences, self.conditions.same_sessions(night.conditions))
-                if not differences:
-                    return found
-        return found
+    def _references(self, history: History) -> list[Reference]:
+        """Find the last good night of equal conditions, and the first one since a person accepted one.
+
+        Without any, the last good night of other conditions.
+        """
+        good = [night for night in history.nights(self.config.job) if night.is_good]
+        found = [reference for night in good if (reference := self._reference(history, night)) is not None]
+        equal = [reference for reference in found if not reference.differences]
+        accepted = next((place for place, reference in enumerate(equal) if reference.night.accepted), len(equal) - 1)
+        chosen = [equal[0], equal[accepted]] if equal else found[:1]
+        return chosen[:1] if len(chosen) > 1 and chosen[0] is chosen[1] else chosen
+
+    def _reference(self, history: History, night: NightRecord) -> Reference | None:
+        answers = history.answers(night.study, "production")
+        if answers is None or night.conditions is None:
+            return None
+        differences = tuple(self.conditions.differences(night.conditions))
+        return Reference(night, answers, differences, self.conditions.same_sessions(night.conditions))
 
     def _winner(self, remeasure: Remeasure, verdict: Verdict | None) -> Run | None:
         if verdict is None or verdict.winner is None:
@@ -207,11 +222,13 @@ class Tonight:
         words, fixed = self.config.production or (), self.conditions.search.engine_args
         return proposed_words(words, production.setting, winner.setting, fixed)
 
-    def _baseline_change(self, history: History, baseline: Run | None, reference: Reference | None) -> Change | None:
-        if baseline is None or baseline.falls_short or reference is None:
+    def _baseline_change(
+        self, history: History, baseline: Run | None, references: Sequence[Reference]
+    ) -> Change | None:
+        if baseline is None or baseline.falls_short or not references:
             return None
-        answers = history.answers(reference.night.study, "baseline")
-        return None if answers is None else change_since(baseline.answers, replace(reference, answers=answers))
+        answers = history.answers(references[0].night.study, "baseline")
+        return None if answers is None else change_since(baseline.answers, replace(references[0], answers=answers))
 
     def _report(self, study: OpenStudy, verdict: Verdict | None, found: Found) -> Path:
         """Write the page of the study and print its answer, and the judgement where that is not the answer."""

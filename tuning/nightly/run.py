@@ -160,7 +160,7 @@ def _ended(record: NightRecord, conditions: Conditions, found: Found) -> NightRe
     )
     said = [remark for run in runs if run is not None for remark in run.remarks]
     if found.baseline_change is not None:
-        said.insert(0, f"HiCache off at SGLang's defaults: TTFT P99 {found.baseline_change} against the same night")
+        said.insert(0, f"HiCache off at SGLang's defaults: TTFT P99 {found.baseline_change} since the last good night")
     changes = {
         "night": night,
         "sentence": judgement.sentence,

@@ -149,6 +149,15 @@ def test_a_regression_stays_one_until_a_person_accepts_it(night: Night, engine: 
     assert night().code == 0
 
 
+def test_a_p99_does_not_creep_up_unseen(night: Night, engine: NightEngine) -> None:
+    """Each night is within the threshold of the one before; the third is not within that of the first."""
+    codes = []
+    for engine.factor in (1.0, 1.08, 1.16):
+        codes.append(night().code)
+    assert codes == [0, 0, 3]
+    assert "+16% [+16%, +16%] against the good night of 2026-11-01" in nights()[-1].sentence
+
+
 @pytest.mark.parametrize(
     ("changes", "cause", "said"),
     [
@@ -209,7 +218,7 @@ def test_hicache_off_tells_whether_all_of_the_engine_got_slower(night: Night, en
     engine.factor = 1.5
     assert night().code == 3
     page = Path("results/chat-20261102/night.md").read_text()
-    assert "- HiCache off at SGLang's defaults: TTFT P99 +50% [+50%, +50%] against the same night" in page
+    assert "- HiCache off at SGLang's defaults: TTFT P99 +50% [+50%, +50%] since the last good night" in page
     assert "| baseline | HiCache off |" in page
 
 
