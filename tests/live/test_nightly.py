@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import cli
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 JOB = """
 job = "smoke"
@@ -23,6 +23,7 @@ baseline = false
 engine = "cpu"
 scenario = "cpu-smoke"
 sessions = 4
+concurrency = 4
 """
 SLOWER = {"HICACHE_TUNE_CPU_PREFILL_FACTOR": "5"}
 

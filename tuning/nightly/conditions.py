@@ -48,7 +48,7 @@ class Conditions(StrictModel):
                     changed = "the scenario has changed" if name == "scenario" else _words(name, was, is_now)
                     yield Difference(cause, changed)
         if self.seeds != earlier.seeds:
-            yield Difference("workload", _words("the seeds of the sessions", earlier.seeds, self.seeds))
+            yield Difference("workload", _words("the sessions' seed", earlier.seeds, self.seeds))
         if self.production.key != earlier.production.key:
             yield Difference(OTHERS, _words("the production setting", earlier.production.label, self.production.label))
 

@@ -16,12 +16,13 @@ from harness.engine.spec import EngineSpec
 from harness.environment import Environment
 from harness.store import read_trials
 from harness.trial import run_trial
+from scenarios.errors import ConfigError
 from tuning.budget import Budget
 from tuning.cli.answer import print_answer
 from tuning.cli.opened import OpenStudy, open_devices, opened
 from tuning.cli.options import SearchOptions
 from tuning.cli.sizing import settled
-from tuning.config import STUDY_FILE, read_study
+from tuning.config import STUDY_FILE, Effort, Search, read_study
 from tuning.engines import command_of, engine_spec
 from tuning.nightly.conditions import Conditions
 from tuning.nightly.config import NightlyConfig
@@ -91,7 +92,7 @@ class Tonight:
         else:
             production = production_setting(self.config.production or (), wanted.engine_args)
             its_own = wanted.model_copy(update={"space": only(production)})
-            engine_spec(its_own, effort)  # refuses flags of production that this engine does not have
+            _refuse_unknown_flags(its_own, effort)
             wanted = its_own if self.config.mode == "confirm" else wanted
         self._spec = engine_spec(wanted, effort)
         wanted = settled(self.console, wanted, self._spec, self.root) if may_launch else wanted
@@ -244,6 +245,14 @@ class Tonight:
 
     def _say(self, judgement: Judgement) -> None:
         self.console.print(f"\n[bold]{escape(judgement.sentence)}[/]", soft_wrap=True, highlight=False)
+
+
+def _refuse_unknown_flags(production: Search, effort: Effort) -> None:
+    """Raise ConfigError for flags of production that this engine does not have."""
+    try:
+        engine_spec(production, effort)
+    except ConfigError as problem:
+        raise ConfigError(str(problem).replace("--search ", "production: --", 1)) from None
 
 
 def same_study(root: Path, conditions: Conditions) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.markup import escape
 
-from harness.errors import ConfigError, Interrupted, LoadError, StoreError
+from harness.errors import ConfigError, EngineError, Interrupted, LoadError, StoreError
 from harness.telemetry.nightly_exporter import Measured, Night
 from scenarios.errors import HicacheTuneError
 from tuning.cli.figures import conditions_of
@@ -22,6 +22,7 @@ from tuning.nightly.config import NightlyConfig
 from tuning.nightly.history import History, NightRecord
 from tuning.nightly.judge import FAILED, GOOD, NO_DATA, REGRESSION, Run
 from tuning.nightly.night import Found, Tonight, same_study
+from tuning.nightly.production import production_setting
 from tuning.nightly.publish import attempt, propose, publish
 
 OK, FAULT, NONE_FEASIBLE, SLOWER, BUDGET_ENDED, INTERRUPTED = 0, 1, 2, 3, 124, 130
@@ -42,6 +43,7 @@ def utc_now() -> datetime:
 def run_night(config: NightlyConfig, console: Console, *, json: bool) -> int:
     """Run tonight's job, or go on with it, and return its exit code."""
     url = config.webhook_url()
+    _check_file(config)
     with _one_at_a_time(config), History(config.history_path) as history:
         try:
             ended = _measure(console, config, history)
@@ -54,6 +56,17 @@ def run_night(config: NightlyConfig, console: Console, *, json: bool) -> int:
     if json:
         sys.stdout.write(ended.model_dump_json(indent=1) + "\n")
     return FAULT if ended.exit_code is None else ended.exit_code
+
+
+def _check_file(config: NightlyConfig) -> None:
+    """Refuse a file that no night can work with, before one begins; what depends on the engine is the night's own."""
+    if not config.only_measures:
+        production_setting(config.production or (), config.search.engine_arg)
+    if config.search.engine != "attach":
+        options = config.options(config.job, resume=False)
+        options.effort()
+        with suppress(EngineError):
+            options.search()
 
 
 def accept(config: NightlyConfig, console: Console) -> int:

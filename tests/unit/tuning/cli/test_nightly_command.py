@@ -63,6 +63,12 @@ def outcomes() -> list[str | None]:
     return [record.night.outcome if record.night else None for record in nights()]
 
 
+def interrupt(record: TrialRecord) -> None:
+    """Press Ctrl-C three times."""
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> NightEngine:
     """Put a simulated engine in place of trials."""
@@ -151,10 +157,12 @@ def test_a_regression_stays_one_until_a_person_accepts_it(night: Night, engine: 
 
 def test_a_p99_does_not_creep_up_unseen(night: Night, engine: NightEngine) -> None:
     """Each night is within the threshold of the one before; the third is not within that of the first."""
-    codes = []
-    for engine.factor in (1.0, 1.08, 1.16):
-        codes.append(night().code)
-    assert codes == [0, 0, 3]
+
+    def slower(factor: float) -> int:
+        engine.factor = factor
+        return night().code
+
+    assert [slower(factor) for factor in (1.0, 1.08, 1.16)] == [0, 0, 3]
     assert "+16% [+16%, +16%] against the good night of 2026-11-01" in nights()[-1].sentence
 
 
@@ -322,8 +330,8 @@ def test_missed_nights_are_found_from_the_history(night: Night, calendar: Calend
 
 
 def test_a_night_that_was_stopped_is_gone_on_with(night: Night, engine: NightEngine, run: Run) -> None:
-    """Ctrl-C is exit code 130; the same command on the same day measures only what is missing."""
-    engine.after_each = lambda _: os.kill(os.getpid(), signal.SIGINT)
+    """Ctrl-C, however often, is exit code 130; the same command on the same day measures only what is missing."""
+    engine.after_each = interrupt
     stopped = run("nightly")
     assert stopped.code == 130
     assert "Nothing is lost; give the same command again today" in stopped.err
@@ -336,7 +344,7 @@ def test_a_night_that_was_stopped_is_gone_on_with(night: Night, engine: NightEng
 
 def test_a_night_that_was_cut_is_closed_on_another_day(night: Night, engine: NightEngine) -> None:
     """It has no data, and the next one is a night of its own."""
-    engine.after_each = lambda _: os.kill(os.getpid(), signal.SIGINT)
+    engine.after_each = interrupt
     night()
     engine.after_each = lambda _: None
     assert night().code == 0
@@ -347,7 +355,7 @@ def test_a_night_that_was_cut_is_not_gone_on_with_under_other_conditions(
     night: Night, engine: NightEngine, run: Run
 ) -> None:
     """A changed load on the same day begins a study of its own (design rule 11)."""
-    engine.after_each = lambda _: os.kill(os.getpid(), signal.SIGINT)
+    engine.after_each = interrupt
     run("nightly")
     engine.after_each = lambda _: None
     write_job(search="sessions = 9")
@@ -459,6 +467,42 @@ def test_a_mistake_on_the_command_line_is_named(run: Run, arguments: tuple[str, 
     answer = run("nightly", *arguments)
     assert answer.code == 1
     assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ('scenario = "none.yaml"', "cannot read the scenario none.yaml: No such file or directory"),
+        ("concurrency = 0", "concurrency"),
+        ("tp-size = 0", "the flags: `tp_size`: input should be greater than or equal to 1"),
+        ("trials = 1", "the flags: `trials`: input should be greater than or equal to 2"),
+        ('constraint = ["error <= 1%"]', "constraint `error <= 1%`: unknown metric `error`; did you mean `errors`?"),
+        ('load-limit = "soon"', "--load-limit soon: write a duration above zero"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_before_a_night_begins(run: Run, search: str, said: str) -> None:
+    """One sentence, exit code 1, and nothing is made on disk."""
+    Path("nightly.toml").write_text(f'job = "chat"\nproduction = []\n[search]\nengine = "cpu"\n{search}\n')
+    answer = run("nightly")
+    assert answer.code == 1
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_flags_of_production_that_the_engine_does_not_have_are_a_failed_night(run: Run, engine: NightEngine) -> None:
+    """An engine may lose a flag overnight; nothing is launched to find out."""
+    write_job()
+    path = Path("nightly.toml")
+    path.write_text(path.read_text().replace("--page-size 16", "--page-sizes 16"))
+    answer = run("nightly")
+    assert answer.code == 1
+    assert (
+        "failed: production: --page-sizes=16: SGLang 0.5.15 has no --page-sizes; did you mean `page-size`?"
+        in answer.err
+    )
+    assert engine.asked == []
+    assert outcomes() == ["failed"]
 
 
 def test_a_missing_variable_is_named_before_hours_are_spent(run: Run, engine: NightEngine) -> None:
