@@ -31,8 +31,8 @@ EXIT_CODES: Mapping[str, int] = {GOOD: OK, REGRESSION: SLOWER, NO_DATA: BUDGET_E
 SKIPPED = "skipped"
 LEAST_FREE_BYTES = 2**30
 """Disk that a night must find: one that fills it in the middle has measured for nothing."""
-NO_NIGHTS_S = 1.5
-"""Times the period after which a night is missed; a start may be late."""
+MISSED_AFTER = 1.5
+"""Periods from one night to the next after which one was missed; a start may be late."""
 
 
 def utc_now() -> datetime:
@@ -213,7 +213,7 @@ def _times(record: NightRecord) -> tuple[float, float]:
 def _missed(latest: datetime, now: datetime, every_s: float) -> int:
     """Count the nights that should have begun since the latest one."""
     periods = (now - latest).total_seconds() / every_s
-    return round(periods) - 1 if periods > NO_NIGHTS_S else 0
+    return round(periods) - 1 if periods > MISSED_AFTER else 0
 
 
 def _free_name(config: NightlyConfig, history: History, now: datetime) -> str:
@@ -236,12 +236,16 @@ def _check_disk(config: NightlyConfig) -> None:
 
 @contextmanager
 def _one_at_a_time(config: NightlyConfig) -> Iterator[None]:
-    lock = config.folder / ".lock"
+    lock = FileLock(config.folder / ".lock", blocking=False)
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock, blocking=False):
-            yield
+        config.folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout:
         raise ConfigError(f"another night of the job {config.job} runs; wait for it, or end it") from None
     except OSError as problem:
-        raise StoreError(f"{lock}: cannot be made ({problem.strerror}); free space or choose other results") from None
+        where = lock.lock_file
+        raise StoreError(f"{where}: cannot be made ({problem.strerror}); free space or choose other results") from None
+    try:
+        yield
+    finally:
+        lock.release()

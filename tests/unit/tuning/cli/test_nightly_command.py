@@ -391,6 +391,17 @@ def test_two_nights_of_a_job_do_not_run_at_once(night: Night) -> None:
     assert outcomes() == ["good"]
 
 
+def test_results_that_cannot_be_made_are_named(night: Night) -> None:
+    """A file stands in their place."""
+    Path("results").touch()
+    said = night()
+    assert said.code == 1
+    assert (
+        said.err
+        == "hicache-tune: results/chat/.lock: cannot be made (Not a directory); free space or choose other results\n"
+    )
+
+
 def test_a_search_proposes_what_is_surely_faster_and_applies_nothing(night: Night, engine: NightEngine) -> None:
     """The winner was confirmed in turn with production; the proposal is a file."""
     write_job('mode = "search"\nrounds = 1', "trials = 5\nconfirm-top = 1\nhicache = 'on'\nhicache-ratio = '5,6'")
