@@ -44,7 +44,7 @@ def _last_night() -> list[PanelBuilder]:
         ),
         number(
             "Change of P99",
-            "Of the production setting, since the last good night, of equal conditions if there is one; 20 % is slower.",
+            "Of the production setting since the last good night, of equal conditions if there is one; 20 % is slower.",
             "percentunit",
             Query(f"hicache_tune_nightly_change_ratio{{{JOB}}}"),
             worse_above=0.1,
