@@ -25,7 +25,7 @@ scenario = "cpu-smoke"
 sessions = 4
 concurrency = 4
 """
-SLOWER = {"HICACHE_TUNE_CPU_PREFILL_FACTOR": "5"}
+SLOWER = {"HICACHE_TUNE_CPU_PREFILL_FACTOR": "4"}
 
 
 @pytest.fixture(scope="module")
