@@ -36,7 +36,7 @@ def _last_night() -> list[PanelBuilder]:
         ),
         number(
             "Regression",
-            "Whether the production setting got slower than on the last good night of equal conditions.",
+            "Whether the production setting got slower than on the last good night, measured twice.",
             "none",
             Query(f'hicache_tune_nightly_outcome_state{{{JOB}, outcome="regression"}}'),
             worse_above=1,
@@ -44,7 +44,7 @@ def _last_night() -> list[PanelBuilder]:
         ),
         number(
             "Change of P99",
-            "Of the production setting, against the last good night of equal conditions; 20 % is slower.",
+            "Of the production setting since the last good night, of equal conditions if there is one; 20 % is slower.",
             "percentunit",
             Query(f"hicache_tune_nightly_change_ratio{{{JOB}}}"),
             worse_above=0.1,
@@ -64,7 +64,7 @@ def _last_night() -> list[PanelBuilder]:
         ),
         rows(
             "Conditions",
-            "Nights of other conditions are never compared.",
+            "What differs from the good night is named as the likely cause of a change.",
             Query(f"hicache_tune_nightly_environment_info{{{JOB}}}"),
             ("gpu", "driver", "sglang_version", "model", "scenario"),
             width=24,
@@ -99,7 +99,7 @@ def _nights() -> list[PanelBuilder]:
         ),
         lines(
             "Cause of a regression",
-            "As far as the conditions of both nights tell.",
+            "As far as the conditions of both nights tell; noise is no regression, as a repeat did not show it.",
             "short",
             Query(f"hicache_tune_nightly_cause_state{{{JOB}}} == 1", "{{cause}}"),
             steps=True,

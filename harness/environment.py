@@ -54,10 +54,14 @@ class Environment(StrictModel):
 
     def differences(self, other: Environment) -> Iterator[str]:
         """Yield what differs, in words, apart from what may differ."""
+        for name in self.differing(other):
+            yield f"{name} was {getattr(other, name)}, is {getattr(self, name)}"
+
+    def differing(self, other: Environment) -> Iterator[str]:
+        """Yield the names of the fields that differ, apart from those that may."""
         for name in type(self).model_fields:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if name not in MAY_DIFFER and mine != theirs:
-                yield f"{name} was {theirs}, is {mine}"
+            if name not in MAY_DIFFER and getattr(self, name) != getattr(other, name):
+                yield name
 
 
 def _processor() -> str:

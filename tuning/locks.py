@@ -13,9 +13,16 @@ from filelock import FileLock, Timeout
 from scenarios.errors import ConfigError
 
 
+class Busy(ConfigError):
+    """Raised when another measurement is under way; the user waits for it."""
+
+
 @contextmanager
 def alone(root: Path, devices: str) -> Iterator[None]:
-    """Search alone: one at a time for each study, and one for the same devices, as two would disturb each other."""
+    """Search alone: one at a time for each study, and one for the same devices, as two would disturb each other.
+
+    Raises Busy when another one is under way.
+    """
     shared = Path(tempfile.gettempdir()) / f"hicache-tune-{os.getuid()}-{devices}.lock"
     taken = {
         root / ".lock": f"another hicache-tune works on the study in {root}; wait for it or choose another --study",
@@ -26,5 +33,5 @@ def alone(root: Path, devices: str) -> Iterator[None]:
             try:
                 held.enter_context(FileLock(path, blocking=False))
             except Timeout:
-                raise ConfigError(sentence) from None
+                raise Busy(sentence) from None
         yield

@@ -125,7 +125,7 @@ class Searcher:
     def _measure(self, purpose: Purpose, setting: Setting, seed: int) -> TrialRecord:
         """Run one trial; once more when the machine or the measurement was at fault, not the setting."""
         record = self._run(purpose, setting, seed)
-        if _deserves_another_try(record) and not self.lab.should_stop():
+        if deserves_another_try(record) and not self.lab.should_stop():
             record = self._run(purpose, setting, seed)
         return record
 
@@ -175,6 +175,7 @@ def _interrupted(record: TrialRecord) -> bool:
     return record.outcome is Outcome.INTERRUPTED
 
 
-def _deserves_another_try(record: TrialRecord) -> bool:
+def deserves_another_try(record: TrialRecord) -> bool:
+    """Whether the machine or the measurement was at fault, not the setting."""
     machine = record.failure is not None and record.failure.blame is Blame.MACHINE
     return machine or record.outcome is Outcome.INVALID

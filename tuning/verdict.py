@@ -12,16 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from harness.engine.spec import PUBLIC_PORT
-from harness.load.record import read_records
-from harness.metrics import answered, ttft_s
-from harness.statistics import Interval, Sessions, relative_change
-from harness.store import REQUESTS_FILE, Outcome, TrialRecord, folder_of
-from scenarios.plan import Phase
+from harness.statistics import Interval, Sessions
+from harness.store import Outcome, TrialRecord
 from scenarios.strict import StrictModel
+from tuning.answers import answers_of, change, sessions_of
 from tuning.objective import LAUNCHED, Objective
 
 NEGLIGIBLE = 0.02
@@ -67,10 +64,6 @@ class Candidate(StrictModel):
         return self.against_baseline_high is not None and self.against_baseline_high < 0
 
 
-COLUMNS = ["phase", "status", "session_id", "first_token_ns"]
-"""Of the requests that a trial without a load does not have."""
-
-
 class Verdict(StrictModel):
     """The answer of a study."""
 
@@ -87,12 +80,12 @@ class Confirmed:
     def __init__(self, records: Sequence[TrialRecord], root: Path) -> None:
         self.records = records
         self.setting = records[0].setting
-        self._frames = {r.seed: _counted(root, r) for r in records}
+        self._answers = {r.seed: answers_of(root, r) for r in records}
 
     @property
     def seeds(self) -> frozenset[int]:
         """The seeds that it was measured on."""
-        return frozenset(self._frames)
+        return frozenset(self._answers)
 
     @property
     def sustained(self) -> bool:
@@ -101,16 +94,12 @@ class Confirmed:
 
     def sessions(self) -> Sessions:
         """Return the TTFT of its counted requests by session; sessions of different seeds are different ones."""
-        return _sessions(pd.concat(self._frames.values(), ignore_index=True))
+        return sessions_of(pd.concat(self._answers.values(), ignore_index=True))
 
     def change_from(self, other: Confirmed) -> tuple[float, Interval | None] | None:
         """Return this P99 relative to `other`'s over the sessions that both answered; None when there are none."""
-        shared = sorted(set(self._frames) & set(other._frames))
-        pairs = [_common(self._frames[seed], other._frames[seed]) for seed in shared]
-        if not pairs or all(mine.empty for mine, _ in pairs):
-            return None
-        mine, theirs = (pd.concat(side, ignore_index=True) for side in zip(*pairs, strict=True))
-        return relative_change(_sessions(theirs), _sessions(mine), 0.99)
+        mine, theirs = (pd.concat(each._answers.values(), ignore_index=True) for each in (self, other))
+        return change(mine, theirs)
 
 
 def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str | None, objective: Objective) -> Verdict:
@@ -273,26 +262,6 @@ def _host_pool(confirmed: Confirmed) -> float:
     effective = confirmed.records[-1].effective
     tokens = effective.host_pool_tokens if effective else None
     return float("inf") if tokens is None else float(tokens)
-
-
-def _sessions(frame: pd.DataFrame) -> Sessions:
-    return Sessions(ttft_s(frame), frame["session"].to_numpy(dtype=object))
-
-
-def _counted(root: Path, record: TrialRecord) -> pd.DataFrame:
-    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
-    frame = read_records(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
-    counted = frame[frame["phase"] == Phase.COUNTED]
-    judged = counted[answered(counted)]
-    return judged.assign(session=f"{record.seed}/" + judged["session_id"].astype(str))
-
-
-def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Keep the requests that both sides answered."""
-    keys = ["session", "turn"]
-    shared = pd.MultiIndex.from_frame(mine[keys]).intersection(pd.MultiIndex.from_frame(theirs[keys]))
-    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[keys]).isin(shared))] for side in (mine, theirs)]
-    return kept[0], kept[1]
 
 
 def _bracket(low: float | None, high: float | None) -> str:

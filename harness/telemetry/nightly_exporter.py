@@ -15,7 +15,7 @@ from harness.telemetry.exposition import Exposition, gauge
 OUTCOMES = ("good", "regression", "no data", "failed", "skipped")
 """How a night can end. `no data` is not a pass: nothing was measured that could be compared."""
 CAUSES = ("engine version", "driver", "workload", "conditions", "noise")
-"""What a regression can come from, as far as the conditions of both nights tell."""
+"""What a regression can come from, as far as the conditions of both nights tell; noise is none."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Night:
     production: Measured | None = None
     """The setting that runs in production now."""
     change_ratio: float | None = None
-    """How the production setting's P99 changed against the last good night of equal conditions: 0.2 is 20 % slower."""
+    """How the production setting's P99 changed since the last good night, of equal conditions if there is one: 0.2 is
+    20 % slower."""
     cause: str | None = None
-    """One of CAUSES, when it is a regression."""
+    """One of CAUSES, when it is a regression; `noise` when it only looked like one."""
 
 
 class NightlyExporter(Exposition):

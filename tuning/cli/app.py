@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from harness.engine.old_names import translate_command
 from scenarios.errors import HicacheTuneError
-from tuning.cli import analyze, dashboard, diagnose, engine, limit, report, scenario, search, trace, verify
+from tuning.cli import analyze, dashboard, diagnose, engine, limit, nightly, report, scenario, search, trace, verify
 from tuning.cli.configuration import SOURCES, check_sources
 
 WITH_HICACHE_FLAGS = ("search", "find-limit")
@@ -34,6 +34,7 @@ app.command(search.search, name="search")
 app.command(limit.find_limit, name="find-limit")
 app.command(verify.verify, name="verify")
 app.command(diagnose.diagnose, name="diagnose")
+app.command(nightly.nightly, name="nightly")
 app.command(report.report, name="report")
 app.command(analyze.analyze, name="analyze")
 app.command(scenario.app)

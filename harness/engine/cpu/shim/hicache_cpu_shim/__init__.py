@@ -21,6 +21,8 @@ loader: DefaultModelLoader.load_model,          the weights are charged to the v
   DummyModelLoader.load_model (device.py)
 memory_pool: MHATokenToKVPool.__init__          the KV pool is charged to the virtual device
   (device.py)
+model_runner: ModelRunner.forward               a slower prefill, for tests of what finds regressions; only where
+  (slowdown.py)                                 the variable below asks for it
 
 The radix tree, eviction, write policies, load-back, scheduler, metrics and HTTP API are SGLang's own. Copies
 run in the scheduler's thread: they never overlap with compute, and no bus limits them.
@@ -30,6 +32,7 @@ Read from the environment:
 HICACHE_TUNE_CPU_SHIM           1 turns the shim on
 HICACHE_TUNE_CPU_DEVICE_MIB     size of the virtual device; required
 HICACHE_TUNE_CPU_COPY_GB_PER_S  bandwidth that no copy exceeds, in 1e9 bytes a second; absent: no limit
+HICACHE_TUNE_CPU_PREFILL_FACTOR how many times as long each prefill takes; absent: 1
 """
 
 from . import patching, stubs
@@ -41,6 +44,7 @@ PATCHES = {
     "sglang.srt.mem_cache.pool_host.base": "hicache_cpu_shim.device:patch_host_reserve",
     "sglang.srt.mem_cache.allocator.paged": "hicache_cpu_shim.allocator:patch",
     "sglang.srt.mem_cache.memory_pool_host": "hicache_cpu_shim.transfers:patch",
+    "sglang.srt.model_executor.model_runner": "hicache_cpu_shim.slowdown:patch",
 }
 """Module of SGLang -> our function that changes it right after its import."""
 

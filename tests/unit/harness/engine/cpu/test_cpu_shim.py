@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.engine.cpu.shim.hicache_cpu_shim import device, patching, stubs
+from harness.engine.cpu.shim.hicache_cpu_shim import device, patching, slowdown, stubs
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +108,31 @@ def test_sglang_asks_the_virtual_device() -> None:
     device.patch_utils(utils)
     assert utils.get_available_gpu_memory is device.available_gib
     assert utils.get_cpu_memory_capacity() is None
+
+
+def test_a_slower_prefill_leaves_all_else_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a prefill waits, for as much longer as was asked; what the model returns is its own."""
+    waited: list[float] = []
+    clock = SimpleNamespace(sleep=waited.append, perf_counter=iter([10.0, 12.0, 20.0]).__next__)
+    monkeypatch.setattr(slowdown, "time", clock)
+    forward = slowdown.slowed(lambda _runner, batch, twice=1: (batch.name, twice), 4.0)
+    prefill, decode = (
+        SimpleNamespace(name=name, forward_mode=SimpleNamespace(is_extend=lambda name=name: name == "prefill"))
+        for name in ("prefill", "decode")
+    )
+    assert forward(None, prefill, twice=2) == ("prefill", 2)
+    assert forward(None, decode) == ("decode", 1)
+    assert waited == [6.0]
+
+
+@pytest.mark.parametrize(("asked", "is_slowed"), [(None, False), ("1", False), ("2.5", True)])
+def test_prefills_are_slowed_only_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, is_slowed: bool
+) -> None:
+    """Without the variable SGLang's own function stays."""
+    if asked is not None:
+        monkeypatch.setenv("HICACHE_TUNE_CPU_PREFILL_FACTOR", asked)
+    forward = object.__repr__
+    runner = SimpleNamespace(ModelRunner=SimpleNamespace(forward=forward))
+    slowdown.patch(runner)
+    assert (runner.ModelRunner.forward is not forward) == is_slowed

@@ -1,0 +1,51 @@
+"""The answered requests of a load as plain figures, and how two loads compare over equal sessions (design rule 13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.load.record import read_records
+from harness.metrics import answered, ttft_s
+from harness.statistics import Interval, Sessions, relative_change
+from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from scenarios.plan import Phase
+
+KEYS = ["session", "turn"]
+COLUMNS = [*KEYS, "ttft_s"]
+
+
+def answers_of(root: Path, record: TrialRecord) -> pd.DataFrame:
+    """Return the TTFT in seconds of the counted requests that were answered, by session and turn.
+
+    Sessions of different seeds are different ones. A trial without a load has no answers.
+    """
+    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+    if not path.exists():
+        return pd.DataFrame({"session": pd.Series(dtype=str), "turn": pd.Series(dtype=int), "ttft_s": []})
+    frame = read_records(path)
+    counted = frame[frame["phase"] == Phase.COUNTED]
+    judged = counted[answered(counted)]
+    return pd.DataFrame(
+        {
+            "session": f"{record.seed}/" + judged["session_id"].astype(str),
+            "turn": judged["turn"],
+            "ttft_s": ttft_s(judged),
+        }
+    )
+
+
+def sessions_of(answers: pd.DataFrame) -> Sessions:
+    """Group the TTFT of `answers` by session."""
+    return Sessions(answers["ttft_s"].to_numpy(dtype=np.float64), answers["session"].to_numpy(dtype=object))
+
+
+def change(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, Interval | None] | None:
+    """Return the P99 of `mine` relative to that of `theirs` over the requests that both answered; None without any."""
+    shared = pd.MultiIndex.from_frame(mine[KEYS]).intersection(pd.MultiIndex.from_frame(theirs[KEYS]))
+    if shared.empty:
+        return None
+    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[KEYS]).isin(shared))] for side in (mine, theirs)]
+    return relative_change(sessions_of(kept[1]), sessions_of(kept[0]), 0.99)
