@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.load.record import read_records
 from harness.metrics import answered, ttft_s
-from harness.statistics import Interval, Sessions, relative_change
+from harness.statistics import Interval, Quantile, Sessions, compare
 from harness.store import REQUESTS_FILE, TrialRecord, folder_of
 from scenarios.plan import Phase
 
@@ -48,4 +48,5 @@ def change(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, Interval | 
     if shared.empty:
         return None
     kept = [side[np.asarray(pd.MultiIndex.from_frame(side[KEYS]).isin(shared))] for side in (mine, theirs)]
-    return relative_change(sessions_of(kept[1]), sessions_of(kept[0]), 0.99)
+    found = compare(Quantile(sessions_of(kept[1]), 0.99), Quantile(sessions_of(kept[0]), 0.99))
+    return None if found.relative is None else (found.relative, found.relative_interval)
