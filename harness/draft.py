@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from harness.engine.spec import EngineSpec
 from harness.load.job import ClientHealth, LoadProgress, Stopped
 from harness.load.runner import LoadResult
 from harness.load_conditions import LoadConditions
+from harness.metrics import Slo
 from harness.reload_cost import ReloadCost, reload_cost
 from harness.store import Effective, Hygiene, Mismatch, Outcome, Purpose, Step, TrialRecord
 from harness.summary import Summary, summarise
@@ -53,8 +54,18 @@ class Watch(Protocol):
 class Draft:
     """Collects what a trial shows, step by step."""
 
-    def __init__(self, watch: Watch, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        number: int,
+        purpose: Purpose,
+        setting: Setting,
+        plan: Plan,
+        slos: Sequence[Slo] = (),
+    ) -> None:
         self.setting = setting.canonical()
+        self._slos = slos
         self.launch = LaunchPlan(argv=())
         self._watch, self._number, self._purpose, self._plan = watch, number, purpose, plan
         self._started_at_utc = datetime.now(UTC).isoformat(timespec="seconds")
@@ -118,7 +129,7 @@ class Draft:
     def loaded(self, result: LoadResult) -> None:
         """Keep the load's records in figures."""
         self._load = result
-        summary = summarise(result.records, not_played=result.outcome.turns_not_played)
+        summary = summarise(result.records, not_played=result.outcome.turns_not_played, slos=self._slos)
         # Half a load may not show it any more: what was seen while it ran stands.
         diverges = summary.diverges or result.outcome.stopped is Stopped.DIVERGED
         self._summary = summary.model_copy(update={"diverges": diverges})

@@ -21,6 +21,7 @@ from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.engine.storage import StorageTier
 from harness.load.job import ApiName, LoadJob
+from harness.metrics import Slo
 from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Source, Unavailable
 from harness.telemetry.sources import HostSource
 from scenarios.plan import Plan, write_plan
@@ -58,6 +59,8 @@ class Lab:
     """An engine that hangs is not waited for after so long a silence under load."""
     slo_ttft_s: float | None = None
     """A load whose TTFT P99 cannot meet this any more is stopped; None lets it end."""
+    slos: tuple[Slo, ...] = ()
+    """The service levels that the goodput of each trial is told of."""
 
     @property
     def ledger(self) -> Ledger:

@@ -7,9 +7,10 @@ default), so that min <= p50 <= p99 <= max always holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +65,7 @@ class Sessions:
     """
 
     def __init__(self, values: Floats, session_of: npt.NDArray[Any]) -> None:
-        codes, self.names = pd.factorize(session_of, sort=True)
-        self.units = min(len(self.names), MOST_UNITS)
-        if len(self.names) > self.units:
-            codes = np.random.default_rng(0).permutation(len(self.names))[codes] % self.units
+        codes, self.names, self.units = units_of(session_of)
         order = np.argsort(values)
         self._sorted = values[order]
         self._unit = codes[order]
@@ -128,21 +126,127 @@ class Sessions:
         return np.where(drew, lower + (upper - lower) * (rank - low), np.nan)
 
 
-def relative_change(
-    baseline: Sessions, candidate: Sessions, q: float, *, seed: int = 0
-) -> tuple[float, Interval | None]:
-    """Return candidate / baseline - 1 at quantile `q` with its interval: negative means that the candidate is faster.
+def units_of(session_of: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], Sequence[Any], int]:
+    """Return the unit that each value is drawn with, the names of the sessions, and how many units there are."""
+    codes, names = pd.factorize(session_of, sort=True)
+    units = min(len(names), MOST_UNITS)
+    if len(names) > units:
+        codes = np.random.default_rng(0).permutation(len(names))[codes] % units
+    return codes, names, units
+
+
+class Statistic(Protocol):
+    """One figure of a load that can be taken again of sessions drawn at random."""
+
+    @property
+    def names(self) -> Sequence[Any]:
+        """The sessions, in order."""
+
+    @property
+    def units(self) -> int:
+        """How many units a resample draws."""
+
+    def value(self) -> float:
+        """Return the figure of all sessions."""
+
+    def of_resamples(self, drawn: Floats) -> Floats:
+        """Return the figure of each resample: row b draws unit i `drawn[b, i]` times."""
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A quantile of the values of all sessions."""
+
+    sessions: Sessions
+    q: float
+
+    @property
+    def names(self) -> Sequence[Any]:
+        """The sessions, in order."""
+        return self.sessions.names
+
+    @property
+    def units(self) -> int:
+        """How many units a resample draws."""
+        return self.sessions.units
+
+    def value(self) -> float:
+        """Return the quantile of all values."""
+        return self.sessions.quantile(self.q)
+
+    def of_resamples(self, drawn: Floats) -> Floats:
+        """Return the exact quantile of each resample."""
+        return self.sessions.resampled(self.q, drawn)
+
+
+class Ratio:
+    """One sum over another, as answers over seconds, or those that meet a level over those that were judged.
+
+    Sessions are drawn with both of their parts, so a rate is as uncertain as the time that sessions take.
+    """
+
+    def __init__(self, parts: Floats, wholes: Floats, session_of: npt.NDArray[Any]) -> None:
+        codes, self.names, self.units = units_of(session_of)
+        self._part = np.bincount(codes, weights=parts, minlength=self.units)
+        self._whole = np.bincount(codes, weights=wholes, minlength=self.units)
+
+    def value(self) -> float:
+        """Return the ratio of the two sums over all sessions."""
+        return float(self._part.sum() / self._whole.sum())
+
+    def of_resamples(self, drawn: Floats) -> Floats:
+        """Return the ratio of each resample."""
+        found: Floats = (drawn @ self._part) / (drawn @ self._whole)
+        return found
+
+
+def interval_of(statistic: Statistic, *, seed: int = 0) -> Interval | None:
+    """Return the bootstrap interval of a figure; None when there are fewer than two sessions."""
+    if statistic.units < 2:
+        return None
+    return Interval.of(statistic.of_resamples(draws(statistic.units, seed)))
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a candidate's figure differs from a baseline's over the same sessions, with intervals.
+
+    No interval: there are fewer than two sessions. Nothing relative: the baseline, or a resample of it, is zero.
+    """
+
+    difference: float
+    """Candidate - baseline."""
+    difference_interval: Interval | None
+    relative: float | None
+    """Candidate / baseline - 1: -0.6 is 60 % lower."""
+    relative_interval: Interval | None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The relative interval, or else that of the difference: both lie on the same side of zero."""
+        return self.relative_interval or self.difference_interval
+
+
+def compare(baseline: Statistic, candidate: Statistic, *, seed: int = 0) -> Change:
+    """Compare two figures.
 
     Both must have played the same sessions: a resample draws the same ones for both, which takes the differences
     between sessions out of the comparison. Sessions that only one of them has are refused.
     """
     if list(baseline.names) != list(candidate.names):
         raise ValueError("the two sides did not play the same sessions")
-    change = candidate.quantile(q) / baseline.quantile(q) - 1
+    theirs, mine = baseline.value(), candidate.value()
+    relative = mine / theirs - 1 if theirs else None
     if baseline.units < 2:
-        return change, None
+        return Change(mine - theirs, None, relative, None)
     drawn = draws(baseline.units, seed)
-    return change, Interval.of(candidate.resampled(q, drawn) / baseline.resampled(q, drawn) - 1)
+    theirs_drawn, mine_drawn = baseline.of_resamples(drawn), candidate.of_resamples(drawn)
+    return Change(
+        mine - theirs,
+        Interval.of(mine_drawn - theirs_drawn),
+        relative,
+        Interval.of(mine_drawn / theirs_drawn - 1) if np.all(theirs_drawn) else None,
+    )
 
 
 @lru_cache(maxsize=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,7 @@ from harness.metrics import (
     ttft_s,
 )
 from harness.metrics.definitions import ttft
+from harness.throughput import answers_by_session
 from harness.window import Window, find_window
 from scenarios.plan import Phase
 from scenarios.strict import StrictModel
@@ -54,11 +56,13 @@ class Summary(StrictModel):
     """Every metric of the counted requests that has a value, by turn, tier and prompt length."""
     window: Window | None = None
     """The steady window as the times of the requests show it."""
-    goodput: Goodput | None = None
-    """None when no service level was given."""
+    goodput: tuple[Goodput, ...] | None = None
+    """Under each service level that was given; None when there was none."""
     steady_seconds: float
     requests_per_s: float
+    """Answered in the window, also those of sessions that are not counted but run beside them."""
     output_tokens_per_s: float
+    """Of the same requests."""
     counted: int
     ok: int
     failed: int
@@ -75,7 +79,7 @@ class Summary(StrictModel):
     """Whether TTFT only grew during the steady window: such a setting is not sustainable."""
 
 
-def summarise(records: pd.DataFrame, *, not_played: int, slo: Slo | None = None) -> Summary:
+def summarise(records: pd.DataFrame, *, not_played: int, slos: Sequence[Slo] = ()) -> Summary:
     """Summarise the records of one load; `not_played` are counted turns that were never sent."""
     counted = records[records["phase"] == Phase.COUNTED]
     metrics = breakdowns(counted)
@@ -83,6 +87,8 @@ def summarise(records: pd.DataFrame, *, not_played: int, slo: Slo | None = None)
     status = Counter(counted["status"].astype(str))
     errors, answers = status[Status.FAILED] + status[Status.TIMEOUT], status[Status.OK] + status[Status.CANCELLED]
     seconds = span_s(counted)
+    in_window = answers_by_session(records)
+    judged = (goodput(counted, slo, seconds=seconds) for slo in slos)
     return Summary(
         steady=of_ttft.overall,
         whole_run=_whole_run(records),
@@ -92,10 +98,10 @@ def summarise(records: pd.DataFrame, *, not_played: int, slo: Slo | None = None)
         time_per_output_token=metrics.get(MetricName.TPOT, Breakdown()).overall,
         metrics=metrics,
         window=find_window(records),
-        goodput=goodput(counted, slo, seconds=seconds) if slo else None,
+        goodput=tuple(found for found in judged if found) if slos else None,
         steady_seconds=seconds,
-        requests_per_s=answers / seconds if seconds else 0.0,
-        output_tokens_per_s=_output_tokens(counted) / seconds if seconds else 0.0,
+        requests_per_s=float(in_window["requests"].sum()) / seconds if seconds else 0.0,
+        output_tokens_per_s=float(in_window["output_tokens"].sum()) / seconds if seconds else 0.0,
         counted=len(counted) + not_played,
         ok=status[Status.OK],
         failed=status[Status.FAILED],
@@ -129,10 +135,6 @@ def diverges(ok: pd.DataFrame) -> bool:
 def _whole_run(records: pd.DataFrame) -> Latency | None:
     sample = ttft(records)
     return latency(sample.values_s, records["session_id"].to_numpy(dtype=object)[sample.rows])
-
-
-def _output_tokens(counted: pd.DataFrame) -> float:
-    return float(counted["output_tokens"].to_numpy(dtype=np.float64, na_value=0.0)[answered(counted)].sum())
 
 
 def span_s(records: pd.DataFrame) -> float:

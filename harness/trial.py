@@ -39,7 +39,7 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
     """Measure `setting` once; everything that can go wrong with it is in the record, not raised."""
     folder = folder_of(lab.root, number, purpose)
     folder.mkdir(parents=True, exist_ok=True)
-    draft = Draft(lab.watch, number=number, purpose=purpose, setting=setting, plan=plan)
+    draft = Draft(lab.watch, number=number, purpose=purpose, setting=setting, plan=plan, slos=lab.slos)
     try:
         with draft.step("preflight"):
             room = lab.device_room()

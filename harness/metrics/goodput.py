@@ -67,7 +67,7 @@ class Goodput(StrictModel):
     share_low: float | None
     share_high: float | None
     requests_per_s: float
-    """Requests that met it, for each second of the window."""
+    """Counted requests that met it, for each second of the window; what is not counted ran beside them."""
     requests_per_s_low: float | None
     requests_per_s_high: float | None
     cut: int
@@ -78,13 +78,7 @@ class Goodput(StrictModel):
 
 def goodput(records: pd.DataFrame, slo: Slo, *, seconds: float) -> Goodput | None:
     """Judge every request of a window of `seconds`; None when there is none to judge."""
-    verdicts = _Verdicts(records)
-    if slo.ttft_s is not None:
-        verdicts.limit(ttft(records), slo.ttft_s)
-    if slo.tpot_s is not None:
-        verdicts.limit(tpot(records), slo.tpot_s, needless=_single_token(records))
-    if slo.e2e_s is not None:
-        verdicts.limit(e2e(records), slo.e2e_s)
+    verdicts = judge(records, slo)
     judged, met = verdicts.judged, verdicts.met
     count, good = int(judged.sum()), int(met.sum())
     if count == 0 or seconds <= 0:
@@ -107,7 +101,19 @@ def goodput(records: pd.DataFrame, slo: Slo, *, seconds: float) -> Goodput | Non
     )
 
 
-class _Verdicts:
+def judge(records: pd.DataFrame, slo: Slo) -> Verdicts:
+    """Hold each request against every limit of a service level."""
+    verdicts = Verdicts(records)
+    if slo.ttft_s is not None:
+        verdicts.limit(ttft(records), slo.ttft_s)
+    if slo.tpot_s is not None:
+        verdicts.limit(tpot(records), slo.tpot_s, needless=_single_token(records))
+    if slo.e2e_s is not None:
+        verdicts.limit(e2e(records), slo.e2e_s)
+    return verdicts
+
+
+class Verdicts:
     """What is known of each request: whether it missed a limit, and whether a limit could not be checked."""
 
     def __init__(self, records: pd.DataFrame) -> None:
@@ -124,14 +130,17 @@ class _Verdicts:
 
     @property
     def judged(self) -> Bools:
+        """Which requests are known to meet or to miss the service level."""
         return self._missed | (self._answered & ~self._unchecked)
 
     @property
     def met(self) -> Bools:
+        """Which meet every limit."""
         return self._answered & ~self._unchecked & ~self._missed
 
     @property
     def unknown(self) -> Bools:
+        """Which were answered, without a value to hold against a limit."""
         return self._answered & self._unchecked & ~self._missed
 
 

@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from harness import statistics
-from harness.statistics import CONFIDENCE, RESAMPLES, Floats, Interval, Sessions, draws, quantile, relative_change
+from harness.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    Change,
+    Floats,
+    Interval,
+    Quantile,
+    Ratio,
+    Sessions,
+    compare,
+    draws,
+    interval_of,
+    quantile,
+)
 from tests.support.recordings import case_folder, expected
 
 QS = (0.5, 0.9, 0.99)
@@ -25,6 +38,11 @@ def make_sessions(rng: np.random.Generator, count: int, turns: int, *, effect_s:
     effects = rng.normal(0, 1, count) if effect_s is None else effect_s
     values = (effects[:, None] + rng.normal(0, 0.5, (count, turns))).ravel()
     return Sessions(10 + values, np.repeat(np.arange(count), turns).astype(object))
+
+
+def change(baseline: Sessions, candidate: Sessions, q: float) -> Change:
+    """Compare one quantile of two sides."""
+    return compare(Quantile(baseline, q), Quantile(candidate, q))
 
 
 @given(SAMPLES)
@@ -94,7 +112,7 @@ def test_two_loads_of_one_setting_are_rarely_called_different() -> None:
     for _ in range(loads):
         effects = rng.normal(0, 1, 80)
         one, other = (make_sessions(rng, 80, 6, effect_s=effects) for _ in range(2))
-        _, interval = relative_change(one, other, 0.99)
+        interval = change(one, other, 0.99).interval
         assert interval is not None
         wrong += 0.0 not in interval
     assert wrong <= stats.binom.ppf(0.999, loads, 1 - PROMISED)
@@ -130,12 +148,13 @@ def test_a_faster_candidate_has_a_negative_change() -> None:
     """Halving every value is -50 %, and doubling it +100 %, whatever is resampled."""
     values, names = np.arange(1.0, 41.0), np.repeat(np.arange(10), 4).astype(object)
     half, whole = Sessions(values / 2, names), Sessions(values, names)
-    faster, interval = relative_change(whole, half, 0.99)
-    assert faster == pytest.approx(-0.5)
+    found = change(whole, half, 0.99)
+    interval = found.relative_interval
+    assert found.relative == pytest.approx(-0.5)
     assert interval is not None
     assert interval.low == pytest.approx(-0.5)
     assert interval.high == pytest.approx(-0.5)
-    assert relative_change(half, whole, 0.99)[0] == pytest.approx(1.0)
+    assert change(half, whole, 0.99).relative == pytest.approx(1.0)
 
 
 def test_a_change_over_unequal_sessions_is_refused() -> None:
@@ -143,7 +162,7 @@ def test_a_change_over_unequal_sessions_is_refused() -> None:
     values = np.array([1.0, 2.0])
     mine, theirs = (Sessions(values, np.array(names, dtype=object)) for names in (("a", "b"), ("a", "c")))
     with pytest.raises(ValueError, match="did not play the same sessions"):
-        relative_change(mine, theirs, 0.99)
+        change(mine, theirs, 0.99)
 
 
 def test_pairing_takes_the_differences_between_sessions_out() -> None:
@@ -151,9 +170,9 @@ def test_pairing_takes_the_differences_between_sessions_out() -> None:
     effects = np.random.default_rng(5).normal(0, 2, 60)
     rng = np.random.default_rng(6)
     baseline, candidate = (make_sessions(rng, 60, 6, effect_s=effects) for _ in range(2))
-    _, paired = relative_change(baseline, candidate, 0.5)
+    paired = change(baseline, candidate, 0.5).interval
     shuffled = make_sessions(rng, 60, 6, effect_s=rng.permutation(effects))
-    _, unpaired = relative_change(baseline, shuffled, 0.5)
+    unpaired = change(baseline, shuffled, 0.5).interval
     assert paired is not None
     assert unpaired is not None
     assert paired.high - paired.low < 0.5 * (unpaired.high - unpaired.low)
@@ -214,7 +233,7 @@ def test_groups_of_sessions_are_the_same_on_both_sides(monkeypatch: pytest.Monke
     """A comparison stays paired when sessions are drawn in groups: half of everything is -50 % in every resample."""
     monkeypatch.setattr(statistics, "MOST_UNITS", 10)
     values, names = np.random.default_rng(9).lognormal(0, 1, 400), np.repeat(np.arange(40), 10)
-    _, interval = relative_change(Sessions(values, names), Sessions(values / 2, names), 0.99)
+    interval = change(Sessions(values, names), Sessions(values / 2, names), 0.99).interval
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((-0.5, -0.5))
 
@@ -230,3 +249,55 @@ def test_the_interval_of_a_mean_is_that_of_scipy() -> None:
     found = Sessions(values, names).interval_of_mean()
     assert found is not None
     assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+
+
+def test_a_ratio_and_its_interval_are_those_of_scipy() -> None:
+    """Answers over seconds, drawn by session: the bootstrap of the ratio of two sums."""
+    rng = np.random.default_rng(4)
+    parts, wholes = rng.integers(1, 9, 40).astype(float), rng.uniform(1, 30, 40)
+
+    def ratio(drawn: Floats) -> float:
+        return float(parts[drawn].sum() / wholes[drawn].sum())
+
+    wanted = stats.bootstrap(
+        (np.arange(40),), ratio, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
+        vectorized=False, rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    found = Ratio(parts, wholes, np.arange(40))
+    interval = interval_of(found)
+    assert interval is not None
+    assert found.value() == pytest.approx(parts.sum() / wholes.sum())
+    assert (interval.low, interval.high) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
+
+
+def test_a_ratio_adds_up_the_rows_of_a_session() -> None:
+    """One row a request gives what one row a session gives."""
+    names = np.array(list("aabbcc"), dtype=object)
+    rows = Ratio(np.arange(6.0), np.ones(6), names)
+    summed = Ratio(np.array([1.0, 5.0, 9.0]), np.full(3, 2.0), np.array(list("abc"), dtype=object))
+    assert (rows.value(), interval_of(rows)) == (summed.value(), interval_of(summed))
+
+
+def test_a_change_from_zero_is_told_as_a_difference() -> None:
+    """A baseline that never meets a level has no share of it; that the other surely does is known all the same."""
+    names = np.arange(20)
+    found = compare(Ratio(np.zeros(20), np.ones(20), names), Ratio(np.full(20, 0.5), np.ones(20), names))
+    assert (found.relative, found.relative_interval) == (None, None)
+    assert (found.difference, found.interval) == (0.5, Interval(0.5, 0.5))
+
+
+def test_a_baseline_that_is_zero_in_one_resample_has_no_relative_interval() -> None:
+    """One session of ten meets the level; a resample without it would be divided by zero."""
+    names = np.arange(10)
+    rare, half = np.eye(10)[0], np.full(10, 0.5)
+    found = compare(Ratio(rare, np.ones(10), names), Ratio(half, np.ones(10), names))
+    assert found.relative == pytest.approx(4.0)
+    assert found.relative_interval is None
+    assert found.interval == found.difference_interval
+
+
+def test_without_a_second_session_no_change_has_an_interval() -> None:
+    """The figures differ, and nothing says how surely."""
+    one = np.zeros(1)
+    found = compare(Ratio(one + 1, one + 2, one), Ratio(one + 2, one + 2, one))
+    assert (found.relative, found.interval) == (1.0, None)

@@ -163,11 +163,12 @@ def test_nothing_is_dropped_silently(records: list[RequestRecord], not_played: i
 
 
 def test_goodput_is_of_counted_requests(frame: Frame) -> None:
-    """With a service level the summary says how many met it; without one it says nothing."""
+    """With service levels the summary says how many met each; without one it says nothing."""
     records = [answered(1.0), answered(3.0, session="s1"), replace(answered(1.0), phase=Phase.WARMUP)]
-    found = summarise(frame(records), not_played=0, slo=Slo(ttft_s=2.0)).goodput
+    levels = (Slo(ttft_s=2.0), Slo(ttft_s=9.0), Slo(tpot_s=9.0, ttft_s=0.5))
+    found = summarise(frame(records), not_played=0, slos=levels).goodput
     assert found is not None
-    assert (found.judged, found.met) == (2, 1)
+    assert [(each.slo, each.judged, each.met) for each in found] == list(zip(levels, (2, 2, 2), (1, 2, 0), strict=True))
     assert summarise(frame(records), not_played=0).goodput is None
 
 
