@@ -132,7 +132,7 @@ def units_of(session_of: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], Seque
     units = min(len(names), MOST_UNITS)
     if len(names) > units:
         codes = np.random.default_rng(0).permutation(len(names))[codes] % units
-    return codes, names, units
+    return codes, list(names), units
 
 
 class Statistic(Protocol):

@@ -13,7 +13,7 @@ from harness.errors import StoreError
 from harness.files import write_atomically
 from scenarios.errors import ConfigError
 from scenarios.model import Api, Scenario, fingerprint
-from scenarios.strict import StrictModel
+from scenarios.strict import StrictModel, later
 from tuning.space import Dimension, Engine, Space
 
 STUDY_FILE = "study.json"
@@ -45,6 +45,9 @@ class Search(StrictModel):
     seed: int
     space: Space
     constraints: tuple[str, ...]
+    objective: str = later("ttft.p99")
+    pareto: tuple[str, ...] = later(())
+    """Further goals, each a metric."""
     load_limit_s: float = Field(gt=0)
 
     @property

@@ -109,7 +109,7 @@ class Searcher:
         feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
         if not feasible:
             return []
-        best_first = sorted(feasible, key=lambda record: record.p99_s)
+        best_first = sorted(feasible, key=self.objective.order)
         baselines = self.study.baselines
         top = [record.setting for record in best_first if record.setting not in baselines][: self.effort.confirm_top]
         return [*baselines, *top]
@@ -155,7 +155,7 @@ class Searcher:
 
     def _best(self) -> TrialRecord | None:
         feasible = [r for r in self.records if r.purpose == "search" and self.objective.feasible(r)]
-        return min(feasible, key=lambda record: record.p99_s, default=None)
+        return min(feasible, key=self.objective.order, default=None)
 
     def _learn_memory(self, record: TrialRecord) -> None:
         """Learn how far the prediction of its memory was off, and the size of its pools."""

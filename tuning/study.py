@@ -70,7 +70,9 @@ class Study:
         self._path, self._space, self._objective, self._canonical = path, space, objective, canonical
         with self._storage():
             storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
-            self._study = optuna.create_study(storage=storage, study_name="hicache-tune", load_if_exists=True)
+            self._study = optuna.create_study(
+                storage=storage, study_name="hicache-tune", load_if_exists=True, directions=objective.directions
+            )
             # A resumed sampler must not repeat the proposals of its first life.
             lived = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = _sampler(seed + lived)
@@ -118,7 +120,7 @@ class Study:
             return
         for name, violation in self._objective.violations(record).items():
             trial.set_constraint(name, violation)
-        self._study.tell(trial, self._objective.value_s(record))
+        self._study.tell(trial, self._objective.values(record))
 
     @contextmanager
     def _storage(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ from harness.telemetry import CacheDelta, EngineGauges, Headroom
 from scenarios.catalogue import load_scenario
 from scenarios.plan import Phase
 from tuning.config import STUDY_FILE, Search, StudyFile
-from tuning.objective import Constraint, Objective
+from tuning.objective import Objective
 from tuning.space import DEFAULT_RANGES
 from tuning.study import BASELINES
 from tuning.verdict import Verdict, decide
@@ -140,7 +140,7 @@ class StudyMaker:
         """Close the study: write study.json and draw the verdict."""
         study = study_file(**environment)
         (self.root / STUDY_FILE).write_text(study.model_dump_json(), encoding="utf-8")
-        objective = Objective(tuple(map(Constraint.parse, study.search.constraints)), study.search.load_limit_s)
+        objective = Objective.of(study.search)
         verdict = decide(self.records, self.root, baseline_key=OFF.key, objective=objective)
         return Made(self.root, study, self.records, objective, verdict)
 

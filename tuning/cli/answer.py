@@ -12,6 +12,7 @@ from rich.markup import escape
 from harness.files import write_atomically
 from harness.metrics import Slo
 from harness.store import TrialRecord
+from tuning.cli.front import front_table
 from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import (
@@ -54,7 +55,11 @@ def print_answer(
     for detail in answer.details:
         if detail.goodput:
             console.print(f"{detail.role}: {escape(in_words(detail.goodput))}", highlight=False)
+    if verdict.front:
+        console.print(front_table(verdict.front, objective.goals))
     console.print(f"\n[bold]{escape(verdict.sentence)}[/]")
+    if verdict.rule:
+        console.print(f"Recommended by {escape(verdict.rule)}.", highlight=False)
     if verdict.launch_command:
         console.print("\nLaunch it with:")
         console.print(escape(verdict.launch_command), soft_wrap=True, highlight=False)

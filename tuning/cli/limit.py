@@ -22,7 +22,7 @@ from tuning.budget import parse_duration
 from tuning.cli.target import ABOVE_0, EFFORT, SGLANG_DEFAULT, SPACE, StudyOptions
 from tuning.config import Effort, Search
 from tuning.limit import Bisection, rounded
-from tuning.objective import Constraint
+from tuning.objective import TTFT_P99, Constraint
 from tuning.space import Ranges, one_setting
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _find(
 def ttft_level_s(wanted: Search) -> float | None:
     """Return the strictest bound on the TTFT P99: a load that has missed it for good can end at once."""
     levels = map(Constraint.parse, wanted.constraints)
-    return min((level.limit for level in levels if level.metric == "ttft.p99" and level.at_most), default=None)
+    return min((level.limit for level in levels if level.metric == TTFT_P99 and level.at_most), default=None)
 
 
 def probes_table(limit: Limit) -> Table:

@@ -25,7 +25,7 @@ from tuning.cli.target import StudyOptions
 from tuning.cli.watch import ConsoleWatch
 from tuning.config import Search, StudyFile, open_study
 from tuning.engines import launcher_of
-from tuning.objective import Constraint, Objective
+from tuning.objective import Objective
 from tuning.room import check_machine
 
 METRICS_FILE = "metrics.prom"
@@ -63,9 +63,9 @@ def opened(
     """
     for warning in spec.warnings:
         console.print(f"[yellow]note:[/] {escape(warning)}")
-    objective = Objective(tuple(map(Constraint.parse, wanted.constraints)), wanted.load_limit_s)
+    objective = Objective.of(wanted)
     device = open_devices(spec)
-    if any(constraint.metric.startswith("headroom.device") for constraint in objective.constraints):
+    if any(constraint.metric.text.startswith("headroom.device") for constraint in objective.constraints):
         required(device)
     tokenizer = PromptTokenizer.load(wanted.model)
     plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
@@ -77,7 +77,7 @@ def opened(
     with (
         stop.on_signals(),
         Exporter(root.name) as exporter,
-        ConsoleWatch(console, root, exporter, planned=planned) as watch,
+        ConsoleWatch(console, root, exporter, planned=planned, metric=objective.metric) as watch,
     ):
         exporter.study_started(planned_trials=planned, about=conditions_of(wanted, file.environment))
         _tell_earlier_trials(exporter, root, objective)
@@ -98,6 +98,7 @@ def opened(
             load_processes=options.load_processes,
             session_header=options.session_header,
             keep_storage=wanted.keep_storage,
+            slos=objective.service_levels,
         )
         try:
             yield OpenStudy(lab, file, objective, watch, stop, tokenizer, plan)
@@ -132,7 +133,7 @@ def _tell_earlier_trials(exporter: Exporter, root: Path, objective: Objective) -
     best: TrialRecord | None = None
     for record in read_trials(root):
         feasible = record.purpose == "search" and objective.feasible(record)
-        if feasible and (best is None or record.p99_s < best.p99_s):
+        if feasible and (best is None or objective.order(record) < objective.order(best)):
             best = record
         exporter.trial_finished(
             figures_of(record), best=figures_of(best) if best else None, baseline=baseline_of(record)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
+from scenarios.errors import ConfigError
 from tuning.budget import parse_duration
-from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, StudyOptions
+from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, WHAT, StudyOptions
 from tuning.config import Effort, Search
+from tuning.objective import TTFT_P99, Metric, ThroughputMetric, read_metric, read_objective
+
+M = TypeVar("M", bound=Metric)
 
 
 @Parameter(name="*")
@@ -17,6 +22,23 @@ from tuning.config import Effort, Search
 class SearchOptions(StudyOptions):
     """Every flag of a search."""
 
+    objective: Annotated[
+        str,
+        Parameter(
+            group=WHAT,
+            help="What the best setting is best in, as `ttft.p99{tier=host}`, `tpot.p95`, `goodput{ttft=500ms}` or "
+            "`throughput.tokens`.",
+        ),
+    ] = TTFT_P99.text
+    pareto: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=WHAT,
+            negative="",
+            help="Further goal, as `throughput`, `host_memory` or `reload_bytes`; may be repeated. Settings that trade "
+            "the goals against each other are listed; the winner is chosen by --objective.",
+        ),
+    ] = ()
     trials: Annotated[
         int, Parameter(group=EFFORT, validator=AT_LEAST_2, help="Settings to measure, the two baselines included.")
     ] = 20
@@ -32,7 +54,18 @@ class SearchOptions(StudyOptions):
 
     def search(self) -> Search:
         """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
-        return self.search_under(self.constraint)
+        objective = _named("--objective", self.objective, read_objective)
+        pareto = tuple(_named("--pareto", text, read_metric) for text in self.pareto)
+        texts = [metric.text for metric in (objective, *pareto)]
+        if twice := next((text for text in texts if texts.count(text) > 1), None):
+            raise ConfigError(f"--pareto `{twice}`: it is a goal already; leave it out")
+        found = self.search_under(self.constraint)
+        if found.scenario.is_open and isinstance(objective, ThroughputMetric):
+            raise ConfigError(
+                f"--objective `{objective.text}`: the sessions of {found.scenario.name} arrive at their own rate, so "
+                "every setting that sustains them answers as much; choose a latency or a goodput"
+            )
+        return found.model_copy(update={"objective": objective.text, "pareto": tuple(texts[1:])})
 
     def effort(self) -> Effort:
         """Resolve the flags to how much is spent."""
@@ -44,3 +77,11 @@ class SearchOptions(StudyOptions):
             "ready_timeout_s": self.ready_timeout_s(),
         }
         return Effort.parse(values, where="the flags")
+
+
+def _named(flag: str, text: str, read: Callable[[str], M]) -> M:
+    """Read the metric that a flag was given; raise ConfigError that names the flag."""
+    try:
+        return read(text)
+    except ConfigError as problem:
+        raise ConfigError(f"{flag} `{text}`: {problem}") from None

@@ -25,7 +25,7 @@ def report(study: str, *, results: Path = Path("results"), goodput: str | None =
     from harness.store import read_trials
     from tuning.cli.answer import print_answer
     from tuning.config import read_study
-    from tuning.objective import Constraint, Objective
+    from tuning.objective import Objective
     from tuning.study import baselines_of
     from tuning.verdict import decide
 
@@ -33,8 +33,7 @@ def report(study: str, *, results: Path = Path("results"), goodput: str | None =
     root = results / study
     file = read_study(root)
     records = read_trials(root)
-    constraints = tuple(Constraint.parse(text) for text in file.search.constraints)
-    objective = Objective(constraints, file.search.load_limit_s)
+    objective = Objective.of(file.search)
     baselines = baselines_of(file.search)
     verdict = decide(records, root, baseline_key=baselines[0].key if baselines else None, objective=objective)
     print_answer(root, file, records, verdict, objective, console=Console(stderr=True), json=json, slo=slo)

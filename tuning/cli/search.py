@@ -21,7 +21,7 @@ SHOWN_PROPOSALS = 5
 
 
 def search(options: SearchOptions | None = None) -> int:
-    """Search the settings of a live SGLang server for the lowest P99 time to first token, and prove the winner."""
+    """Search the settings of a live SGLang server for the best objective, by default the lowest TTFT P99, and prove it."""
     options = options or SearchOptions()
     console = Console(stderr=True)
     wanted, effort = options.search(), options.effort()
@@ -101,6 +101,8 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
         f"{effort.trials} settings, then {effort.confirm_trials(len(baselines))} trials of confirmation; "
         f"constraints: {', '.join(wanted.constraints)}"
     )
+    beside = f", traded against {', '.join(wanted.pareto)}" if wanted.pareto else ""
+    console.print(f"objective: {wanted.objective}{beside}", highlight=False, markup=False)
     for dimension in wanted.space.dimensions:
         console.print(
             f"  {dimension.name}: {dimension.values_text}{' (with HiCache)' if dimension.needs_hicache else ''}"

@@ -268,7 +268,9 @@ class StudyOptions:
     def _watched(self, constraints: Sequence[str]) -> tuple[str, ...]:
         """Leave out the default bounds on the memory of another machine; raise ConfigError for the user's own."""
         near = self.engine != "attach" or self.url is None or Attachment(url=self.url).is_near
-        blind = [] if near else [text for text in constraints if Constraint.parse(text).metric.startswith("headroom")]
+        blind = (
+            [] if near else [text for text in constraints if Constraint.parse(text).metric.text.startswith("headroom")]
+        )
         for text in blind:
             if text not in DEFAULT_CONSTRAINTS:
                 raise ConfigError(f"--constraint `{text}`: the memory of another machine is not seen; leave it out")

@@ -19,6 +19,7 @@ from harness.telemetry.exporter import LoadFigures
 from tuning.cli.figures import baseline_of, engine_of, figures_of
 from tuning.limit import Bracket
 from tuning.limit_finder import ProbeResult
+from tuning.objective import TTFT_P99, Metric, sustained_per_s
 
 LOG_FILE = "study.log"
 
@@ -26,8 +27,11 @@ LOG_FILE = "study.log"
 class ConsoleWatch:
     """Shows a search on `console` and logs each step with its duration; use it as a context manager."""
 
-    def __init__(self, console: Console, root: Path, exporter: Exporter, *, planned: int) -> None:
+    def __init__(
+        self, console: Console, root: Path, exporter: Exporter, *, planned: int, metric: Metric = TTFT_P99
+    ) -> None:
         self._console, self._exporter, self._planned, self._root = console, exporter, planned, root
+        self._metric = metric
         root.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = (root / LOG_FILE).open("a", encoding="utf-8")
         self._log = structlog.wrap_logger(
@@ -108,9 +112,11 @@ class ConsoleWatch:
             outcome=record.outcome.value,
             reason=record.reason,
             ttft_p99_s=steady.p99_s if steady else None,
+            objective=self._metric.value(record) if record.usable else None,
+            sustained_per_s=sustained_per_s(record),
             seconds=record.duration_s,
         )
-        self._console.print("  " + _in_words(record, feasible=feasible, best=best))
+        self._console.print("  " + _in_words(record, self._metric, feasible=feasible, best=best))
 
     def _export_load(self, number: int, progress: LoadProgress) -> None:
         if self._playing != number and (base_url := engine_of(self._root, number)):
@@ -125,17 +131,28 @@ class ConsoleWatch:
         self._status.update(f"{self._head}: {text}")
 
 
-def _in_words(record: TrialRecord, *, feasible: bool, best: TrialRecord | None) -> str:
+def _in_words(record: TrialRecord, metric: Metric, *, feasible: bool, best: TrialRecord | None) -> str:
     took = f"[dim]({record.duration_s:.0f} s)[/]"
     steady = record.summary.steady if record.summary else None
     if record.outcome is not Outcome.MEASURED or steady is None:
-        return f"[yellow]{record.outcome.value}[/]: {escape(record.reason)} {took}"
+        rate = sustained_per_s(record)
+        answered = f"; {rate:.2f} requests/s answered" if rate is not None else ""
+        return f"[yellow]{record.outcome.value}[/]: {escape(record.reason)}{answered} {took}"
     interval = f" [{steady.p99_low_s:.3f}, {steady.p99_high_s:.3f}]" if steady.p99_low_s and steady.p99_high_s else ""
     hit_rate = record.cache.hit_rate if record.cache else None
     hits = f", hit rate {hit_rate:.0%}" if hit_rate is not None else ""
     mark = "" if feasible else ", [yellow]breaks a constraint[/]"
     first = " [green]best so far[/]" if best is not None and best.number == record.number else ""
-    return f"TTFT P99 {steady.p99_s:.3f} s{escape(interval)}, P50 {steady.p50_s:.3f} s{hits}{mark}{first} {took}"
+    ttft = f"TTFT P99 {steady.p99_s:.3f} s{escape(interval)}, P50 {steady.p50_s:.3f} s"
+    return f"{_objective(record, metric)}{ttft}{hits}{mark}{first} {took}"
+
+
+def _objective(record: TrialRecord, metric: Metric) -> str:
+    """Say the objective's value first where it is another than the TTFT P99, which is always shown."""
+    if metric == TTFT_P99:
+        return ""
+    value = metric.value(record)
+    return f"{escape(metric.title)} {'-' if value is None else metric.unit.say(value)}, "
 
 
 def _minutes(seconds: float) -> str:

@@ -121,15 +121,17 @@ def trial_rows(records: Sequence[TrialRecord], objective: Objective, verdict: Ve
     The two groups are not sorted into one: they played different sessions (design rule 13).
     """
     winner = verdict.winner.key if verdict.winner else None
-    rows = [_row(record, objective, winner) for record in records]
-    return sorted(rows, key=lambda row: (not row.feasible, row.purpose == "confirm", _p99_s(row), row.number))
+    best_first = sorted(
+        records, key=lambda r: (not objective.feasible(r), r.purpose == "confirm", objective.order(r), r.number)
+    )
+    return [_row(record, objective, winner) for record in best_first]
 
 
 def leader(records: Sequence[TrialRecord], objective: Objective, verdict: Verdict) -> str | None:
     """Return the key of the winner, of the best so far when nothing is confirmed, or None when nothing is feasible."""
     if verdict.winner:
         return verdict.winner.key
-    best = min((r for r in records if objective.feasible(r)), key=lambda r: r.p99_s, default=None)
+    best = min((r for r in records if objective.feasible(r)), key=objective.order, default=None)
     return best.setting.key if best else None
 
 
@@ -166,10 +168,6 @@ def _row(record: TrialRecord, objective: Objective, winner: str | None) -> Trial
         host_pool_tokens=effective.host_pool_tokens if effective else None,
         duration_s=record.duration_s,
     )
-
-
-def _p99_s(row: TrialRow) -> float:
-    return row.ttft.p99_s if row.ttft else float("inf")
 
 
 def _of_prompt(cache: CacheDelta | None, tokens: int | None) -> float | None:

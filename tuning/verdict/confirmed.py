@@ -1,0 +1,134 @@
+"""The fresh trials of one setting, and what their requests say: all that a verdict may rest on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.load.record import read_records
+from harness.statistics import Change, Statistic, compare
+from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from tuning.objective import TTFT_P99, SessionMetric
+
+NEGLIGIBLE = 0.02
+"""Settings that surely differ by less than this are equal for every user."""
+
+_NO_ROWS = pd.DataFrame({"session": [], "turn": []})
+
+
+class Confirmed:
+    """The fresh trials of one setting under one objective; sessions of different seeds are different ones."""
+
+    def __init__(self, records: Sequence[TrialRecord], root: Path, metric: SessionMetric = TTFT_P99) -> None:
+        self.records = records
+        self.setting = records[0].setting
+        self.metric = metric
+        self._root = root
+        self._rows = {record.seed: _rows(root, record, metric) for record in records}
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        """The seeds that it was measured on."""
+        return frozenset(self._rows)
+
+    @property
+    def sustained(self) -> bool:
+        """Whether every one of its trials may be compared."""
+        return all(record.usable for record in self.records)
+
+    @property
+    def known(self) -> bool:
+        """Whether its requests tell the objective at all."""
+        return any(len(rows) for rows in self._rows.values())
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The objective over all of its sessions; only where it is known."""
+        return self.metric.statistic(pd.concat(self._rows.values(), ignore_index=True))
+
+    @cached_property
+    def value(self) -> float:
+        """The objective's value in its unit; only where it is known."""
+        return self.statistic.value()
+
+    @property
+    def cost(self) -> float:
+        """The value, such that less is better."""
+        return -self.value if self.metric.maximised else self.value
+
+    @property
+    def host_pool_tokens(self) -> float:
+        """Host tokens of the setting: 0 without HiCache, infinite when the engine did not say."""
+        if not self.setting.hicache:
+            return 0.0
+        effective = self.records[-1].effective
+        tokens = effective.host_pool_tokens if effective else None
+        return float("inf") if tokens is None else float(tokens)
+
+    def on(self, seeds: frozenset[int]) -> Confirmed:
+        """Keep the trials of these seeds."""
+        return Confirmed([record for record in self.records if record.seed in seeds], self._root, self.metric)
+
+    def by(self, metric: SessionMetric) -> Confirmed:
+        """Look at the same trials under another objective."""
+        return self if metric == self.metric else Confirmed(self.records, self._root, metric)
+
+    def change_from(self, other: Confirmed) -> Change | None:
+        """Return how its value differs from `other`'s over what both played; None when that is nothing."""
+        pairs = [_common(self._rows[seed], other._rows[seed]) for seed in sorted(self.seeds & other.seeds)]
+        if not any(len(mine) for mine, _ in pairs):
+            return None
+        mine, theirs = (pd.concat(side, ignore_index=True) for side in zip(*pairs, strict=True))
+        return compare(self.metric.statistic(theirs), self.metric.statistic(mine))
+
+    def surely_better(self, change: Change) -> bool:
+        """Whether the interval of its change from another setting lies on the better side of zero."""
+        if change.interval is None:
+            return False
+        return change.interval.low > 0 if self.metric.maximised else change.interval.high < 0
+
+    def ties_with(self, best: Confirmed) -> bool:
+        """Whether the interval of the difference does not exclude that both are equal for every user."""
+        found = self.change_from(best)
+        if found is None:
+            return False
+        interval = found.relative_interval
+        if interval is None:
+            return True
+        return interval.high >= -NEGLIGIBLE if self.metric.maximised else interval.low <= NEGLIGIBLE
+
+
+def confirmed_settings(judged: Iterable[TrialRecord], root: Path, metric: SessionMetric) -> dict[str, Confirmed]:
+    """Group the confirmation by setting; of several trials on one seed the last counts, as it was the second try."""
+    last = {(record.setting.key, record.seed): record for record in judged if record.purpose == "confirm"}
+    groups: dict[str, list[TrialRecord]] = defaultdict(list)
+    for (key, _), record in last.items():
+        groups[key].append(record)
+    return {key: Confirmed(group, root, metric) for key, group in groups.items()}
+
+
+def over_equal_sessions(sound: dict[str, Confirmed]) -> dict[str, Confirmed]:
+    """Keep the seeds that all settings were measured on, as far as there are any (design rule 13)."""
+    shared = frozenset.intersection(*(confirmed.seeds for confirmed in sound.values()))
+    return {key: confirmed.on(shared) for key, confirmed in sound.items()} if shared else sound
+
+
+def _rows(root: Path, record: TrialRecord, metric: SessionMetric) -> pd.DataFrame:
+    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+    if not path.exists():
+        return _NO_ROWS
+    rows = metric.sample(read_records(path))
+    return rows.assign(session=f"{record.seed}/" + rows["session_id"].astype(str))
+
+
+def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Keep the turns that both sides have."""
+    keys = ["session", "turn"]
+    shared = pd.MultiIndex.from_frame(mine[keys]).intersection(pd.MultiIndex.from_frame(theirs[keys]))
+    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[keys]).isin(shared))] for side in (mine, theirs)]
+    return kept[0], kept[1]
