@@ -24,7 +24,7 @@ def answers_by_session(records: pd.DataFrame) -> pd.DataFrame:
     counted = records[records["phase"] == Phase.COUNTED]
     start_ns, end_ns = counted["scheduled_ns"].min(), counted["end_ns"].max()
     if counted.empty or end_ns <= start_ns:
-        return pd.DataFrame(columns=list(COLUMNS), dtype=float)
+        return pd.DataFrame(columns=list(COLUMNS), index=pd.Index([], dtype=object, name="session_id"), dtype=float)
     answered = records["status"].isin([Status.OK, Status.CANCELLED]) & records["end_ns"].between(start_ns, end_ns)
     rows = pd.DataFrame(
         {

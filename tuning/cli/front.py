@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuning.objective import Metric
+from tuning.report.words import UNKNOWN
 from tuning.verdict import FrontPoint
 
 NOTE = "No other setting is as good in all of these and better in one; one trial each, only the verdict is confirmed"
@@ -25,6 +26,10 @@ def front_table(front: Sequence[FrontPoint], goals: Sequence[Metric]) -> Table:
     for goal in goals:
         table.add_column(Text(goal.title), justify="right", overflow="fold")
     for point in front:
-        cells = (str(point.trial), point.label, *(goal.unit.say(point.values[goal.text]) for goal in goals))
+        cells = (str(point.trial), point.label, *(_cell(goal, point.values[goal.text]) for goal in goals))
         table.add_row(*map(Text, cells))
     return table
+
+
+def _cell(goal: Metric, value: float | None) -> str:
+    return UNKNOWN if value is None else goal.unit.say(value)

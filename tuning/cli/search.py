@@ -21,7 +21,7 @@ SHOWN_PROPOSALS = 5
 
 
 def search(options: SearchOptions | None = None) -> int:
-    """Search the settings of a live SGLang server for the best objective, by default the lowest TTFT P99, and prove it."""
+    """Search the settings of a live SGLang server for the best objective, by default TTFT P99, and prove the winner."""
     options = options or SearchOptions()
     console = Console(stderr=True)
     wanted, effort = options.search(), options.effort()

@@ -19,7 +19,8 @@ from tuning.objective.units import REQUESTS_PER_S, SHARE, TOKENS_PER_S, Unit
 
 GOODPUT = "goodput"
 EXAMPLE = f"{GOODPUT}{{ttft=500ms,tpot=60ms}}"
-_LIMITS = ("ttft", "tpot", "e2e")
+LEAST_S = 1e-9
+"""Times are recorded in whole nanoseconds, so limits are kept to them."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,17 @@ class GoodputMetric:
         """Take the limits in the braces; raise ConfigError that names the limit at fault."""
         if not arguments:
             raise ConfigError(f"`{text}` needs a service level in braces, as in `{EXAMPLE}`")
-        return cls(Slo.read(", ".join(f"{name}<={limit}" for name, limit in arguments.items())))
+        slo = Slo.read(", ".join(f"{name}<={limit}" for name, limit in arguments.items()))
+        limits = {
+            field: max(round(limit_s, 9), LEAST_S) for field, limit_s in slo.model_dump(exclude_none=True).items()
+        }
+        return cls(Slo(**limits))
 
     @property
     def text(self) -> str:
         """As a user writes it."""
-        limits = {name: getattr(self.slo, f"{name}_s") for name in _LIMITS}
-        given = (f"{name}={limit * 1e3:g}ms" for name, limit in limits.items() if limit is not None)
+        limits = self.slo.model_dump(exclude_none=True)
+        given = (f"{field.removesuffix('_s')}={_ms(limit_s)}ms" for field, limit_s in limits.items())
         return f"{GOODPUT}{{{','.join(given)}}}"
 
     @property
@@ -101,3 +106,7 @@ THROUGHPUTS = {
         ThroughputMetric("throughput.requests", "throughput", "requests", REQUESTS_PER_S),
     )
 }
+
+
+def _ms(limit_s: float) -> str:
+    return f"{1e3 * limit_s:.6f}".rstrip("0").rstrip(".")

@@ -124,5 +124,5 @@ def _candidate(confirmed: Confirmed, baseline: Confirmed, *, ties: bool) -> Cand
 
 
 def _point(record: TrialRecord, objective: Objective) -> FrontPoint:
-    values = dict(zip((goal.text for goal in objective.goals), objective.values(record), strict=True))
+    values = {goal.text: goal.value(record) for goal in objective.goals}
     return FrontPoint(trial=record.number, label=record.setting.label, key=record.setting.key, values=values)

@@ -60,8 +60,8 @@ class FrontPoint(StrictModel):
     trial: int
     label: str
     key: str
-    values: dict[str, float]
-    """By the goal's expression, in its unit."""
+    values: dict[str, float | None]
+    """By the goal's expression, in its unit; None was not seen, and taken for the worst."""
 
 
 class Verdict(StrictModel):

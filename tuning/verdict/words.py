@@ -41,7 +41,7 @@ def answer(
         return Kind.INCOMPARABLE, f"{chosen.label}: {said}{ties}; {BASELINE} has no value to compare it with"
     if not chosen.surely_better:
         return Kind.NO_HELP, f"no setting is surely better than {BASELINE}; {chosen.label} gives {said}"
-    return Kind.BETTER, f"{chosen.label}: {said}, {_gain(chosen, winner.metric)}{ties}"
+    return Kind.BETTER, f"{chosen.label}: {said}{_gain(chosen, winner.metric)}{ties}"
 
 
 def rule(best: Candidate, metric: SessionMetric) -> str:
@@ -68,11 +68,12 @@ def _gain(chosen: Candidate, metric: SessionMetric) -> str:
     low, high, change = chosen.against_baseline_low, chosen.against_baseline_high, chosen.against_baseline
     if change is not None and low is not None and high is not None:
         if metric.maximised:
-            return f"{change:.0%} higher [{low:.0%}, {high:.0%}] than {BASELINE}"
-        return f"{-change:.0%} lower [{-high:.0%}, {-low:.0%}] than {BASELINE}"
+            return f", {change:.0%} higher [{low:.0%}, {high:.0%}] than {BASELINE}"
+        return f", {-change:.0%} lower [{-high:.0%}, {-low:.0%}] than {BASELINE}"
+    # A baseline that is zero, as of requests that meet a level, is no measure of others.
     span = metric.unit.span(chosen.difference_low, chosen.difference_high)
-    more = metric.unit.say(abs(chosen.difference or 0.0))
-    return f"{more} {'more' if metric.maximised else 'less'} {span} than {BASELINE}"
+    theirs = metric.unit.say(chosen.value - (chosen.difference or 0.0))
+    return f" against {theirs} with {BASELINE}, a difference of {span}"
 
 
 def _why_unsustained(baseline: Confirmed) -> str:

@@ -172,3 +172,21 @@ def test_an_effort_that_makes_no_sense_is_refused(changes: dict[str, float]) -> 
     values: dict[str, Any] = {"trials": 20, "confirm_top": 3, "confirm_rounds": 2, "ready_timeout_s": 600}
     with pytest.raises(ValidationError):
         Effort(**(values | changes))
+
+
+def test_a_study_of_before_there_was_a_choice_of_objectives_is_resumed(tmp_path: Path) -> None:
+    """Its file names none, and the default adds none to new ones."""
+    open_study(tmp_path, study_file(), resume=False)
+    text = (tmp_path / STUDY_FILE).read_text(encoding="utf-8")
+    assert {"objective", "pareto"}.isdisjoint(json.loads(text)["search"])
+    assert read_study(tmp_path).search.objective == "ttft.p99"
+    open_study(tmp_path, study_file(), resume=True)
+
+
+def test_another_objective_is_another_study(tmp_path: Path) -> None:
+    """Optuna was told the values of the old one."""
+    open_study(tmp_path, searching(objective="e2e.p90"), resume=False)
+    assert "objective: was e2e.p90, is tpot.p95" in refused(tmp_path, searching(objective="tpot.p95"))
+    assert "pareto: was (), is ('host_memory',)" in refused(
+        tmp_path, searching(objective="e2e.p90", pareto=("host_memory",))
+    )

@@ -19,7 +19,7 @@ from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
 from tests.support.recordings import case_folder, expected
 from tests.support.trials import failed, interrupted, invalid, measured
-from tuning.objective import LAUNCHED, Constraint, Objective
+from tuning.objective import LAUNCHED, Constraint, Objective, read_metric
 from tuning.space import Ranges, Space
 from tuning.study import BASELINES, Proposal, Study, first_proposals
 
@@ -284,3 +284,20 @@ def test_a_failing_region_is_left(open_study: OpenStudy) -> None:
         study.learn(proposal, record)
     late = records[-10:]
     assert sum(record.outcome is Outcome.MEASURED for record in late) >= 6
+
+
+def test_a_pareto_study_is_told_every_goal_and_goes_on(path: Path) -> None:
+    """Of failed trials too, with their constraints; the directions stay over a resume."""
+    goals = Objective(OBJECTIVE.constraints, 600.0, pareto=(read_metric("throughput"), read_metric("host_memory")))
+    records = list(DONE)
+    for outcome in (measured, failed, measured):
+        study = Study(path, space=WIDE, objective=goals, seed=1)
+        proposal = next_of(study, records)
+        records.append(outcome(proposal.setting, number=len(records)))
+        study.learn(proposal, records[-1])
+    found = optuna.load_study(study_name="hicache-tune", storage=f"sqlite:///{path}")
+    assert [direction.name for direction in found.directions] == ["MINIMIZE", "MAXIMIZE", "MINIMIZE"]
+    trials = told(path)
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 3
+    assert [trial.values[:2] for trial in trials] == [[1.0, 100.0], [600.0, 0.0], [1.0, 100.0]]
+    assert [trial.constraints[LAUNCHED] for trial in trials] == [-1.0, 1.0, -1.0]

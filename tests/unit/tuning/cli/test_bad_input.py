@@ -35,6 +35,22 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--load-limit", "soon"), "--load-limit soon: write a duration above zero"),
         ((*CPU, "--ready-timeout", "0s"), "--ready-timeout 0s: write a duration above zero"),
         ((*CPU, "--constraint", "error <= 1%"), "constraint `error <= 1%`: unknown metric `error`; did you mean `er"),
+        ((*CPU, "--objective", "ttft.p98"), "--objective `ttft.p98`: unknown metric `ttft.p98`; did you mean `ttft.p9"),
+        (
+            (*CPU, "--objective", "host_memory"),
+            "--objective `host_memory`: `host_memory` is no objective, as single req",
+        ),
+        (
+            (*CPU, "--objective", "goodput"),
+            "--objective `goodput`: `goodput` needs a service level in braces, as in `g",
+        ),
+        ((*CPU, "--pareto", "thruput"), "--pareto `thruput`: unknown metric `thruput`; did you mean `throughput"),
+        ((*CPU, "--pareto", "ttft.p99"), "--pareto `ttft.p99`: it is a goal already; leave it out"),
+        (
+            (*CPU, "--scenario", "few-shot-classify", "--objective", "throughput"),
+            "--objective `throughput.tokens`: the sessions of few-shot-classify arrive at their own rate, so every setti",
+        ),
+        (("find-limit", "--objective", "e2e.p90"), "Unknown option: --objective."),
         ((*CPU, "--constraint", "errors < 1%"), "constraint `errors < 1%`: write METRIC <= LIMIT or METRIC >= LIMIT"),
         ((*CPU, "--page-size", "x"), "--page-size x: not a number; give LOW:HIGH[:STEP], a comma list, or one value"),
         ((*CPU, "--hicache-ratio", "2", "--hicache-size", "9"), "--hicache-ratio and --hicache-size are both given"),

@@ -103,6 +103,23 @@ def test_a_search_ends_with_the_launch_command_and_the_report(run: Run, engine: 
     assert json.loads(Path("results/s/result.json").read_text())["verdict"]["kind"] == "better"
 
 
+def test_another_objective_is_searched_proven_and_traded(run: Run, engine: SimulatedEngine) -> None:
+    """The plan, the progress, the verdict and result.json speak of it; --pareto lists the trade-offs."""
+    flags = (*QUICK, "--objective", "ttft.p95", "--pareto", "host_memory", "--pareto", "throughput")
+    assert "objective: ttft.p95, traded against host_memory, throughput.tokens\n" in run(*flags, "--dry-run").err
+    said = run(*flags, "--trials", "4", "--confirm-top", "1")
+    assert said.code == 0
+    assert ": TTFT P95 0." in said.err
+    assert "Trade-offs" in said.err
+    verdict = json.loads(Path("results/s/result.json").read_text())["verdict"]
+    assert (verdict["objective"], verdict["kind"]) == ("ttft.p95", "better")
+    assert verdict["winner"]["value"] < verdict["winner"]["p99_s"]
+    off = verdict["front"][-1]
+    assert (off["label"], off["values"]["host_memory"]) == ("HiCache off", 0.0)
+    again = run(*flags, "--trials", "4", "--confirm-top", "1", "--resume", "--objective", "ttft.p90")
+    assert "objective: was ttft.p95, is ttft.p90" in again.err
+
+
 def test_json_alone_is_on_stdout(run: Run, engine: SimulatedEngine) -> None:
     """A program can read it, whatever else is shown; the report command gives the same again."""
     said = run(*QUICK, "--trials", "3", "--confirm-top", "1", "--json")

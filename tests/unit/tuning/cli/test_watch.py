@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from rich.console import Console
 from harness.load.job import JOB_FILE, ApiName, LoadJob, LoadProgress
 from harness.store import folder_of, write_trial
 from harness.telemetry import Exporter
-from tests.support.trials import measured
-from tuning.cli.watch import ConsoleWatch
+from tests.support.trials import measured, not_sustainable
+from tuning.cli.watch import LOG_FILE, ConsoleWatch
 from tuning.limit_finder import ProbeResult
+from tuning.objective import read_metric
 from tuning.study import BASELINES
 
 PROGRESS = LoadProgress(done=3, of=20, failed=1, in_flight=2, ttft_p50_ms=250.0)
@@ -76,6 +78,22 @@ def test_a_trial_that_ends_is_shown_with_its_role(exporter: Exporter, watch: Con
     watch.trial_ends(record, feasible=True, best=record)
     p99 = {labels: value for labels, value in shown(exporter, "trial_ttft_seconds").items() if "0.99" in labels}
     assert p99 == {"last 0.99": 1.0, "best 0.99": 1.0, "off 0.99": 1.0}
+
+
+def test_a_trial_is_shown_by_its_objective_first(tmp_path: Path, exporter: Exporter) -> None:
+    """The TTFT P99 beside it, and the rate of a load that was not sustained in place of a latency."""
+    console = Console(width=200, record=True, file=io.StringIO())
+    with ConsoleWatch(console, tmp_path, exporter, planned=2, metric=read_metric("throughput.requests")) as watch:
+        watch.trial_ends(measured(BASELINES[0], 1.0), feasible=True, best=None)
+        watch.trial_ends(not_sustainable(BASELINES[1]), feasible=False, best=None)
+    first, second = console.export_text().splitlines()
+    assert first.startswith("  throughput 10.00 requests/s, TTFT P99 1.000 s, P50 0.250 s")
+    assert second.startswith(
+        "  not sustainable: time to first token only grew during the load; 10.00 requests/s answered"
+    )
+    lines = (tmp_path / LOG_FILE).read_text(encoding="utf-8").splitlines()
+    logged = [json.loads(line) for line in lines]
+    assert [(line["objective"], line["sustained_per_s"]) for line in logged] == [(10.0, None), (None, 10.0)]
 
 
 def test_a_probe_of_a_limit_is_shown_too(tmp_path: Path, exporter: Exporter, watch: ConsoleWatch) -> None:
