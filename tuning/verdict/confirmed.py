@@ -12,8 +12,8 @@ import pandas as pd
 
 from harness.load.record import read_records
 from harness.statistics import Change, Statistic, compare
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
-from tuning.objective import TTFT_P99, SessionMetric
+from harness.store import REQUESTS_FILE, Outcome, Purpose, TrialRecord, folder_of
+from tuning.objective import TTFT_P99, Objective, SessionMetric
 
 NEGLIGIBLE = 0.02
 """Settings that surely differ by less than this are equal for every user."""
@@ -70,9 +70,14 @@ class Confirmed:
         tokens = effective.host_pool_tokens if effective else None
         return float("inf") if tokens is None else float(tokens)
 
-    def on(self, seeds: frozenset[int]) -> Confirmed:
-        """Keep the trials of these seeds."""
-        return Confirmed([record for record in self.records if record.seed in seeds], self._root, self.metric)
+    def over(self, seeds: frozenset[int]) -> Confirmed:
+        """Return its trials on `seeds`; all of them when it has none on those."""
+        kept = [record for record in self.records if record.seed in seeds]
+        return Confirmed(kept, self._root, self.metric) if kept else self
+
+    def sound(self, objective: Objective) -> bool:
+        """Whether it may win: each of its trials may be compared and keeps to every constraint."""
+        return self.sustained and self.known and all(map(objective.feasible, self.records))
 
     def by(self, metric: SessionMetric) -> Confirmed:
         """Look at the same trials under another objective."""
@@ -94,6 +99,8 @@ class Confirmed:
 
     def ties_with(self, best: Confirmed) -> bool:
         """Whether the interval of the difference does not exclude that both are equal for every user."""
+        if self is best:
+            return True
         found = self.change_from(best)
         if found is None:
             return False
@@ -103,9 +110,12 @@ class Confirmed:
         return interval.high >= -NEGLIGIBLE if self.metric.maximised else interval.low <= NEGLIGIBLE
 
 
-def confirmed_settings(judged: Iterable[TrialRecord], root: Path, metric: SessionMetric) -> dict[str, Confirmed]:
-    """Group the confirmation by setting; of several trials on one seed the last counts, as it was the second try."""
-    last = {(record.setting.key, record.seed): record for record in judged if record.purpose == "confirm"}
+def confirmations(
+    records: Iterable[TrialRecord], root: Path, metric: SessionMetric = TTFT_P99, *, purpose: Purpose = "confirm"
+) -> dict[str, Confirmed]:
+    """Group the fresh trials by setting; of several on one seed the last counts, as it was the second try."""
+    judged = [r for r in records if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)]
+    last = {(record.setting.key, record.seed): record for record in judged if record.purpose == purpose}
     groups: dict[str, list[TrialRecord]] = defaultdict(list)
     for (key, _), record in last.items():
         groups[key].append(record)
@@ -115,7 +125,12 @@ def confirmed_settings(judged: Iterable[TrialRecord], root: Path, metric: Sessio
 def over_equal_sessions(sound: dict[str, Confirmed]) -> dict[str, Confirmed]:
     """Keep the seeds that all settings were measured on, as far as there are any (design rule 13)."""
     shared = frozenset.intersection(*(confirmed.seeds for confirmed in sound.values()))
-    return {key: confirmed.on(shared) for key, confirmed in sound.items()} if shared else sound
+    return {key: each.over(shared) for key, each in sound.items()} if shared else sound
+
+
+def best_of(settings: Iterable[Confirmed]) -> Confirmed:
+    """Return the best by the objective; they must have been measured on the same seeds."""
+    return min(settings, key=lambda each: each.cost)
 
 
 def _rows(root: Path, record: TrialRecord, metric: SessionMetric) -> pd.DataFrame:

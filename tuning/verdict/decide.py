@@ -14,7 +14,7 @@ from harness.store import Outcome, TrialRecord
 from tuning.objective import TTFT_P99, Objective, front
 from tuning.verdict import words
 from tuning.verdict.command import launch_command
-from tuning.verdict.confirmed import Confirmed, confirmed_settings, over_equal_sessions
+from tuning.verdict.confirmed import Confirmed, best_of, confirmations, over_equal_sessions
 from tuning.verdict.model import Candidate, FrontPoint, Kind, Verdict
 
 
@@ -36,12 +36,8 @@ def _decide(judged: Sequence[TrialRecord], root: Path, baseline_key: str | None,
     feasible = [r for r in judged if objective.feasible(r)]
     if not feasible:
         return Verdict(kind=Kind.NONE_FEASIBLE, sentence=words.why_nothing(judged, objective))
-    confirmed = confirmed_settings(judged, root, objective.metric)
-    sound = {
-        key: each
-        for key, each in confirmed.items()
-        if each.sustained and each.known and all(map(objective.feasible, each.records))
-    }
+    confirmed = confirmations(judged, root, objective.metric)
+    sound = {key: each for key, each in confirmed.items() if each.sound(objective)}
     best = min(feasible, key=lambda r: (r.purpose != "search", objective.order(r)))
     if not sound and best.setting.key in confirmed:
         again = [record for each in confirmed.values() for record in each.records]
@@ -64,15 +60,15 @@ def _measured(best: TrialRecord, confirmed: Confirmed | None, objective: Objecti
     if confirmed is None:
         said = f"{best.setting.label}: {words.one_trial(best, objective)}, from one trial; {only}"
         return Verdict(kind=Kind.MEASURED, sentence=said)
-    found = _candidate(confirmed, confirmed, ties=False)
+    found = candidate_of(confirmed, confirmed, ties=False)
     said = f"{found.label}: {words.figure(found, objective.metric)} over {found.requests} requests; {only}"
     return Verdict(kind=Kind.MEASURED, sentence=said, winner=found, candidates=(found,))
 
 
 def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:
-    best = min(sound.values(), key=lambda each: each.cost)
-    tied = {key for key, each in sound.items() if each is best or each.ties_with(best)}
-    candidates = {key: _candidate(each, baseline, ties=key in tied) for key, each in sound.items()}
+    best = best_of(sound.values())
+    tied = {key for key, each in sound.items() if each.ties_with(best)}
+    candidates = {key: candidate_of(each, baseline, ties=key in tied) for key, each in sound.items()}
     # The least host memory of those that tie, but a tie with the best is no proof against the baseline.
     proven = {key for key in tied if sound[key] is baseline or candidates[key].surely_better}
     eligible = proven if candidates[best.setting.key].surely_better else tied
@@ -91,7 +87,8 @@ def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:
     )
 
 
-def _candidate(confirmed: Confirmed, baseline: Confirmed, *, ties: bool) -> Candidate:
+def candidate_of(confirmed: Confirmed, baseline: Confirmed, *, ties: bool) -> Candidate:
+    """Give the fresh trials of a setting in figures, beside those of the setting that it is compared with."""
     interval = interval_of(confirmed.statistic)
     ttft = confirmed.by(TTFT_P99)
     p99 = interval_of(ttft.statistic)

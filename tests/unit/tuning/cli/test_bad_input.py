@@ -38,17 +38,17 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--objective", "ttft.p98"), "--objective `ttft.p98`: unknown metric `ttft.p98`; did you mean `ttft.p9"),
         (
             (*CPU, "--objective", "host_memory"),
-            "--objective `host_memory`: `host_memory` is no objective, as single req",
+            "--objective `host_memory`: `host_memory` is no objective, as single",
         ),
         (
             (*CPU, "--objective", "goodput"),
-            "--objective `goodput`: `goodput` needs a service level in braces, as in `g",
+            "--objective `goodput`: `goodput` needs a service level in braces, as in",
         ),
         ((*CPU, "--pareto", "thruput"), "--pareto `thruput`: unknown metric `thruput`; did you mean `throughput"),
         ((*CPU, "--pareto", "ttft.p99"), "--pareto `ttft.p99`: it is a goal already; leave it out"),
         (
             (*CPU, "--scenario", "few-shot-classify", "--objective", "throughput"),
-            "--objective `throughput.tokens`: the sessions of few-shot-classify arrive at their own rate, so every setti",
+            "--objective `throughput.tokens`: the sessions of few-shot-classify arrive at their own rate, so every",
         ),
         (("find-limit", "--objective", "e2e.p90"), "Unknown option: --objective."),
         ((*CPU, "--constraint", "errors < 1%"), "constraint `errors < 1%`: write METRIC <= LIMIT or METRIC >= LIMIT"),

@@ -105,9 +105,10 @@ def test_a_search_ends_with_the_launch_command_and_the_report(run: Run, engine: 
 
 def test_another_objective_is_searched_proven_and_traded(run: Run, engine: SimulatedEngine) -> None:
     """The plan, the progress, the verdict and result.json speak of it; --pareto lists the trade-offs."""
-    flags = (*QUICK, "--objective", "ttft.p95", "--pareto", "host_memory", "--pareto", "throughput")
+    goals = (*QUICK, "--pareto", "host_memory", "--pareto", "throughput", "--trials", "4", "--confirm-top", "1")
+    flags = (*goals, "--objective", "ttft.p95")
     assert "objective: ttft.p95, traded against host_memory, throughput.tokens\n" in run(*flags, "--dry-run").err
-    said = run(*flags, "--trials", "4", "--confirm-top", "1")
+    said = run(*flags)
     assert said.code == 0
     assert ": TTFT P95 0." in said.err
     assert "Trade-offs" in said.err
@@ -116,7 +117,7 @@ def test_another_objective_is_searched_proven_and_traded(run: Run, engine: Simul
     assert verdict["winner"]["value"] < verdict["winner"]["p99_s"]
     off = verdict["front"][-1]
     assert (off["label"], off["values"]["host_memory"]) == ("HiCache off", 0.0)
-    again = run(*flags, "--trials", "4", "--confirm-top", "1", "--resume", "--objective", "ttft.p90")
+    again = run(*goals, "--resume", "--objective", "ttft.p90")
     assert "objective: was ttft.p95, is ttft.p90" in again.err
 
 
