@@ -8,7 +8,9 @@ from collections.abc import Callable
 from harness.engine.memory import MemoryForecast, SeenMemory
 from harness.engine.setting import Setting
 from harness.lab import Lab
-from harness.store import Purpose, Step, TrialRecord, folder_of, write_trial
+from harness.load.record import read_records
+from harness.store import REQUESTS_FILE, Purpose, Step, TrialRecord, folder_of, write_trial
+from harness.summary import summarise
 from scenarios.plan import Plan
 from tests.support.trials import base_ttft_s, measured, write_requests
 
@@ -40,6 +42,7 @@ class SimulatedEngine:
         steps = (Step(name="load", seconds=seconds),)
         record = found.model_copy(update={"number": number, "purpose": purpose, "seed": plan.seed, "steps": steps})
         write_requests(lab.root, record, base_ttft_s(plan.seed) * p99_s(setting))
+        record = _with_goodput(record, lab)
         write_trial(record, folder_of(lab.root, number, purpose))
         self.after_each(record)
         return record
@@ -54,3 +57,12 @@ def p99_s(setting: Setting) -> float:
     if not setting.hicache:
         return 1.0 + (setting.page_size or 1) / 1000
     return 0.2 + 0.6 / (setting.hicache_ratio or 2.0) + (setting.page_size or 1) / 1000
+
+
+def _with_goodput(record: TrialRecord, lab: Lab) -> TrialRecord:
+    """Judge the requests as a trial does that is asked for service levels."""
+    if not lab.slos or record.summary is None:
+        return record
+    requests = read_records(folder_of(lab.root, record.number, record.purpose) / REQUESTS_FILE)
+    told = summarise(requests, not_played=0, slos=lab.slos).goodput
+    return record.model_copy(update={"summary": record.summary.model_copy(update={"goodput": told})})

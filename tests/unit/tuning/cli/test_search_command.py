@@ -121,6 +121,15 @@ def test_another_objective_is_searched_proven_and_traded(run: Run, engine: Simul
     assert "objective: was ttft.p95, is ttft.p90" in again.err
 
 
+def test_trials_are_asked_for_the_goodput_that_is_searched_or_bounded(run: Run, engine: SimulatedEngine) -> None:
+    """Else no record could tell it, and no setting could win."""
+    level = ("--objective", "goodput{ttft=800ms}", "--constraint", "goodput{ttft=9s} >= 99%")
+    said = run(*QUICK, *level, "--trials", "3", "--confirm-top", "1")
+    assert said.code == 0
+    assert ": goodput{ttft=800ms} " in said.err
+    assert "% higher [" in said.err
+
+
 def test_json_alone_is_on_stdout(run: Run, engine: SimulatedEngine) -> None:
     """A program can read it, whatever else is shown; the report command gives the same again."""
     said = run(*QUICK, "--trials", "3", "--confirm-top", "1", "--json")
