@@ -113,6 +113,17 @@ def only(setting: Setting) -> Space:
     return Space(dimensions=tuple(Dimension(name=name, choices=(value,)) for name, value in values.items()))
 
 
+def both(first: Setting, second: Setting) -> Space:
+    """Return the space that holds two settings, for what measures just these."""
+    dimensions: dict[str, Dimension] = {}
+    for dimension in (*only(first).dimensions, *only(second).dimensions):
+        earlier = dimensions.get(dimension.name, dimension).choices
+        choices = tuple(dict.fromkeys((*earlier, *dimension.choices)))
+        needs = dimension.name.startswith("hicache_") or dimension.name == "transfer"
+        dimensions[dimension.name] = Dimension(name=dimension.name, choices=choices, needs_hicache=needs)
+    return Space(dimensions=tuple(dimensions.values()))
+
+
 def one_setting(space: Space) -> Setting:
     """Return the only setting of `space`; raise ConfigError that names a flag with several values."""
     values: dict[str, Any] = {}

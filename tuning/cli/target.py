@@ -186,14 +186,17 @@ class StudyOptions:
         Parameter(group=STUDY, validator=PORT, help="Serve hicache_tune_* metrics for Prometheus on this port."),
     ] = None
 
-    def search_under(self, constraints: Sequence[str]) -> Search:
-        """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
+    def search_under(self, constraints: Sequence[str], space: Space | None = None) -> Search:
+        """Resolve the flags to what is searched, or to what else is measured over `space`.
+
+        Raise ConfigError or ScenarioError that names the flag at fault.
+        """
         scenario = load_scenario(self.scenario or DEFAULT_SCENARIO[self.engine])
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in constraints:
             Constraint.parse(text)
         running = self._running()
-        space = self._space(running)
+        space = self._space(running) if space is None else space
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)
