@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support.trials import failed, invalid, measured, not_sustainable
 from tuning.budget import Budget
 from tuning.comparison import COMPARE_SEED_OFFSET, Comparer, Comparison, Kind
 from tuning.confirm import Rounds
+from tuning.objective import read_objective
 from tuning.study import BASELINES
 
 OFF, ON = BASELINES
@@ -57,14 +59,13 @@ class Bench:
         return Comparer(
             lab=lab,
             pair=(a, b),
-            objective=OBJECTIVE,
             watch=watch,
             make_plan=lambda seed: Plan("simulated", seed, 1, ()),
             seed=SEED,
             rounds=rounds,
             until=until,
             measure=self.engine,
-            **changes,
+            **{"objective": OBJECTIVE, **changes},
         ).run()
 
 
@@ -169,6 +170,14 @@ def test_when_neither_holds_both_reasons_are_given(bench: Bench) -> None:
     assert found.kind is Kind.NEITHER
     assert "A (HiCache off): time to first token only grew" in found.sentence
     assert "the engine failed with gpu_oom" in found.sentence
+
+
+def test_another_figure_than_the_p99_is_compared_when_asked(bench: Bench) -> None:
+    """Any that single requests tell, in its own words and units."""
+    median = replace(OBJECTIVE, metric=read_objective("ttft.p50"))
+    found = bench.compare(OFF, LARGE, objective=median)
+    assert (found.kind, found.objective) == (Kind.LOWER, "ttft.p50")
+    assert "than A in TTFT P50. B (HiCache ratio 6, write_through, kernel/page_first) 0." in found.sentence
 
 
 def test_what_could_not_be_measured_is_not_decided(bench: Bench) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -11,6 +13,7 @@ from tests.support.simulated import p99_s
 from tests.support.simulated_search import SEED, Clock, Search
 from tests.support.trials import measured, surely_worse
 from tuning.budget import Budget
+from tuning.objective import TTFT_P99, read_metric, read_objective
 from tuning.racing import rival_of
 from tuning.study import BASELINES
 from tuning.verdict import Kind
@@ -50,6 +53,16 @@ def test_proposals_race_against_the_best_so_far_and_nothing_else_does(search: Se
 def test_nobody_races_when_the_user_does_not_want_it(search: Search) -> None:
     """`--no-racing` measures every setting to its end."""
     search.searcher(racing=False).run()
+    assert set(search.engine.rivals) == {None}
+
+
+@pytest.mark.parametrize("changes", [{"metric": read_objective("ttft.p50")}, {"pareto": (read_metric("throughput"),)}])
+def test_nobody_races_for_another_goal_than_the_ttft_p99(search: Search, changes: dict[str, Any]) -> None:
+    """What a part of a load says of throughput or reloaded bytes is not what the whole would have said."""
+    searcher = search.searcher(confirm_rounds=0)
+    assert searcher.objective.goals == (TTFT_P99,)
+    searcher.objective = replace(searcher.objective, **changes)
+    searcher.run()
     assert set(search.engine.rivals) == {None}
 
 
