@@ -145,6 +145,14 @@ def _memory() -> list[PanelBuilder]:
             steps=True,
         ),
         lines(
+            "Headroom at twice the concurrency",
+            "A guess from how memory grew with the running requests; below zero there would be no room.",
+            "bytes",
+            Query(f"hicache_tune_trial_headroom_doubled_bytes{{{STUDY}}}", "{{role}}, {{kind}}"),
+            steps=True,
+            signed=True,
+        ),
+        lines(
             "Where prompt tokens came from",
             "Share of the prompt tokens that each tier had; the rest was computed.",
             "percentunit",

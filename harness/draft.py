@@ -12,12 +12,13 @@ import pandas as pd
 
 from harness.engine.effective import differences
 from harness.engine.failure import Failure, FailureKind
-from harness.engine.handle import LaunchPlan
+from harness.engine.handle import EngineHandle, LaunchPlan
 from harness.engine.memory import DeviceRoom, MemoryForecast, SeenMemory, kv_bytes_of_rank, seen_memory
 from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
+from harness.kept import KeptEngine
 from harness.load.job import ClientHealth, LoadProgress, Stopped
 from harness.load.runner import LoadResult
 from harness.load_conditions import LoadConditions
@@ -82,6 +83,7 @@ class Draft:
         self._conditions: LoadConditions | None = None
         self._reload: ReloadCost | None = None
         self._failure: Failure | None = None
+        self._relaunched = True
         self._spoilt = ""
         self._interrupted = False
 
@@ -163,6 +165,20 @@ class Draft:
         """Keep what memory the setting was predicted to take, and what the device had before the launch."""
         self._forecast, self._room = forecast, room
 
+    def taken_over(self, kept: KeptEngine) -> None:
+        """Keep that nothing was launched, and what is known of the engine since its launch."""
+        self._relaunched, self.launch = False, kept.launch
+        self._forecast, self._room = kept.forecast, kept.room
+
+    def to_keep(self, engine: EngineHandle) -> KeptEngine:
+        """Say what the next trial must know of this one's engine."""
+        return KeptEngine(engine, self.launch, self.setting, self._forecast, self._room)
+
+    @property
+    def idle_free_bytes(self) -> int | None:
+        """The device's free memory before the launch; None where it was not read."""
+        return self._room.free_bytes if self._room else None
+
     def storage(self, is_emptied: bool | None) -> None:
         """Keep whether the storage tier was emptied; None without one."""
         self._hygiene["storage_emptied"] = is_emptied
@@ -199,6 +215,7 @@ class Draft:
             outcome=outcome,
             reason=reason,
             failure=self._failure,
+            relaunched=self._relaunched,
             argv=self.launch.argv,
             command=self.launch.command,
             env=dict(self.launch.env),

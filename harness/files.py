@@ -23,5 +23,5 @@ def write_atomically(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise StoreError(
-            f"{path}: cannot be written ({problem.strerror}); free space or choose another --results"
+            f"{path}: cannot be written ({problem.strerror}); free space or choose another folder"
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.draft import Watch
@@ -17,9 +17,11 @@ from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
 from harness.engine.memory import DeviceRoom, Learned
 from harness.engine.preflight import HostRoom
+from harness.engine.runtime_changes import live_changes
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.engine.storage import StorageTier
+from harness.kept import KeptEngine
 from harness.load.job import ApiName, LoadJob, Rival
 from harness.metrics import Slo
 from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Source, Unavailable
@@ -63,6 +65,10 @@ class Lab:
     """The service levels that the goodput of each trial is told of."""
     rival: Rival | None = None
     """A load that is surely worse than this trial, which played the same plan, is stopped; None lets it end."""
+    followed_by: Setting | None = None
+    """What the next trial will measure, where the caller knows; an engine that can go on with it is kept."""
+    kept: KeptEngine | None = None
+    """The engine that the last trial has left for the next."""
 
     @property
     def ledger(self) -> Ledger:
@@ -82,6 +88,32 @@ class Lab:
     def empty_storage(self, setting: Setting) -> bool | None:
         """Empty the storage tier unless it is to be kept; None where the setting has none of ours."""
         return None if self.launcher else self.storage.empty(setting)
+
+    def goes_on(self, setting: Setting) -> bool:
+        """Whether an engine that runs `setting` can serve the next trial too; a storage tier is emptied without one."""
+        if self.followed_by is None or self.should_stop() or self.storage.serves(setting):
+            return False
+        return live_changes(setting, self.followed_by.canonical()) is not None
+
+    def take_over(self, setting: Setting) -> KeptEngine | None:
+        """Hand out the kept engine, running `setting` from empty caches; at any doubt that it does, end it."""
+        kept = self.kept
+        if kept is None:
+            return None
+        with self.client(kept.launch.base_url) as client:
+            if not kept.becomes(setting, client):
+                self.end_kept()
+                return None
+        self.kept = None
+        return replace(kept, launch=replace(kept.launch, command=self.starts.command(setting)))
+
+    def end_kept(self) -> None:
+        """End the engine that the last trial has left, if there is one, and wait until its memory is back."""
+        kept, self.kept = self.kept, None
+        if kept is None:
+            return
+        kept.engine.stop(term_s=self.stop_term_s(), must_hurry=self.must_hurry)
+        self.wait_device_memory_back(kept.room.free_bytes if kept.room else None)
 
     @contextmanager
     def client(self, base_url: str) -> Iterator[EngineClient]:

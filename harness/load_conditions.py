@@ -8,6 +8,7 @@ setting shows in the confirmation, which interleaves them.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 
 import pandas as pd
@@ -27,6 +28,20 @@ MUCH_STOLEN = 0.02
 MUCH_SLOWED = 0.01
 SLOW_SCRAPE_S = 0.2
 MUCH_SCRAPING = 0.05
+
+
+class Sign(enum.StrEnum):
+    """What may have changed the figures of a load."""
+
+    GPU_LOST = "gpu lost"
+    CLOCKS_HELD_DOWN = "clocks held down"
+    XID = "xid"
+    MEMORY_FAILED = "device memory failed"
+    MACHINE_BUSY = "machine busy"
+    CORES_STOLEN = "cores stolen"
+    SWAPPED = "swapped"
+    SCRAPES_FAILED = "scrapes failed"
+    SCRAPES_SLOW = "scrapes slow"
 
 
 class DeviceConditions(StrictModel):
@@ -103,6 +118,14 @@ class LoadConditions(StrictModel):
     @property
     def remarks(self) -> Iterator[str]:
         """Yield what may have changed the figures, one sentence each, without a full stop."""
+        yield from (sentence for _, sentence in self._signs())
+
+    @property
+    def signs(self) -> frozenset[Sign]:
+        """What may have changed the figures, in words that do not vary."""
+        return frozenset(sign for sign, _ in self._signs())
+
+    def _signs(self) -> Iterator[tuple[Sign, str]]:
         yield from _of_device(self.device)
         yield from _of_host(self.host)
         yield from _of_scrapes(self.scrapes)
@@ -160,33 +183,43 @@ def _scrapes(samples: pd.DataFrame, count: int, failed: int, seconds: float) -> 
     )
 
 
-def _of_device(device: DeviceConditions) -> Iterator[str]:
+def _of_device(device: DeviceConditions) -> Iterator[tuple[Sign, str]]:
     if device.lost is not None:
-        yield f"a GPU did not answer under load ({device.lost}), so its headroom is unknown"
+        yield Sign.GPU_LOST, f"a GPU did not answer under load ({device.lost}), so its headroom is unknown"
     if device.slowed_share is not None and device.slowed_share > MUCH_SLOWED:
-        yield f"the GPU's clocks were held down by {' and '.join(device.slowed_by)}: it is slower than it could be"
+        yield (
+            Sign.CLOCKS_HELD_DOWN,
+            f"the GPU's clocks were held down by {' and '.join(device.slowed_by)}: it is slower than it could be",
+        )
     if device.xid:
-        yield f"the NVIDIA driver reported a critical error (Xid {device.xid}) under load"
+        yield Sign.XID, f"the NVIDIA driver reported a critical error (Xid {device.xid}) under load"
     if device.uncorrected_errors or device.remapped_rows:
-        yield "device memory failed under load (uncorrected ECC errors or replaced rows): have the GPU checked"
+        yield (
+            Sign.MEMORY_FAILED,
+            "device memory failed under load (uncorrected ECC errors or replaced rows): have the GPU checked",
+        )
 
 
-def _of_host(host: HostConditions) -> Iterator[str]:
+def _of_host(host: HostConditions) -> Iterator[tuple[Sign, str]]:
     if host.foreign_share is not None and (step := next((s for s in STEPS if host.foreign_share > s), None)):
-        yield f"the machine was busy with other work, which took more than {step:.0%} of its cores"
+        yield Sign.MACHINE_BUSY, f"the machine was busy with other work, which took more than {step:.0%} of its cores"
     if host.stolen_share is not None and host.stolen_share > MUCH_STOLEN:
-        yield f"the host of this virtual machine kept more than {MUCH_STOLEN:.0%} of its cores to itself"
+        yield (
+            Sign.CORES_STOLEN,
+            f"the host of this virtual machine kept more than {MUCH_STOLEN:.0%} of its cores to itself",
+        )
     if host.swapped_in_bytes or host.swapped_out_bytes:
-        yield "the machine swapped under load"
+        yield Sign.SWAPPED, "the machine swapped under load"
 
 
-def _of_scrapes(scrapes: ScrapeConditions) -> Iterator[str]:
+def _of_scrapes(scrapes: ScrapeConditions) -> Iterator[tuple[Sign, str]]:
     if scrapes.failed:
-        yield "some scrapes of the engine's metrics failed, so its queue is shown with gaps"
+        yield Sign.SCRAPES_FAILED, "some scrapes of the engine's metrics failed, so its queue is shown with gaps"
     if (scrapes.mean_s or 0.0) > SLOW_SCRAPE_S or (scrapes.share or 0.0) > MUCH_SCRAPING:
         yield (
+            Sign.SCRAPES_SLOW,
             f"a scrape of the engine's metrics took more than {1000 * SLOW_SCRAPE_S:.0f} ms on average, or all of them "
-            f"more than {MUCH_SCRAPING:.0%} of the load: watching the engine may have slowed it down"
+            f"more than {MUCH_SCRAPING:.0%} of the load: watching the engine may have slowed it down",
         )
 
 

@@ -93,6 +93,7 @@ class Hygiene(StrictModel):
     flush_tries: int | None = None
     first_request_cached_tokens: int | None = None
     stop: StopProof | None = None
+    """None for an engine that is not ours to stop, and for one that the next trial goes on with."""
     memory_back: bool | None = None
     """Whether device memory returned to its level before the launch; None without a device to ask."""
     storage_emptied: bool | None = None
@@ -113,6 +114,8 @@ class TrialRecord(StrictModel):
     reason: str
     """One sentence for people; empty when measured without remark."""
     failure: Failure | None = None
+    relaunched: bool = True
+    """False: it went on with the engine of the trial before, whose folder has the log, and whose launch `argv` is."""
     argv: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     """The command by which a user runs the setting for good; records of before it was kept have only `argv`."""

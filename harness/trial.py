@@ -4,6 +4,8 @@ Preflight says whether a launch is worth its time. The engine is launched, gets 
 that no session has, and its caches are flushed. Then the sessions of the plan are played while telemetry watches.
 When the load has ended the engine drains, its counters are read, and it is stopped to the last process. What was
 left behind is checked, and the verdict says whether the measurement may be compared with others.
+
+An engine that the next trial can go on with is not stopped: that one takes it over in place of preflight and launch.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from harness.draft import Draft
 from harness.engine.attach import check_restarted
 from harness.engine.client import EngineClient
 from harness.engine.failure import EngineLost, LaunchFailed, classify
-from harness.engine.handle import EngineHandle
+from harness.engine.handle import EngineHandle, LaunchContext
 from harness.engine.hang import watching_for_a_hang
 from harness.engine.preflight import preflight
 from harness.engine.readiness import wait_ready
+from harness.engine.runtime_changes import as_running
 from harness.engine.setting import Setting
 from harness.errors import EngineUnreachable, Interrupted, LoadError, TelemetryError
 from harness.lab import Lab
@@ -41,20 +44,8 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
     folder.mkdir(parents=True, exist_ok=True)
     draft = Draft(lab.watch, number=number, purpose=purpose, setting=setting, plan=plan, slos=lab.slos)
     try:
-        with draft.step("preflight"):
-            room = lab.device_room()
-            draft.expected(
-                preflight(
-                    draft.setting,
-                    lab.spec,
-                    read_host=lab.host_room,
-                    device=room,
-                    learned=lab.learned,
-                    should_stop=lab.should_stop,
-                ),
-                room,
-            )
-        with _launched(lab, draft, folder) as engine, lab.client(draft.launch.base_url) as client:
+        engine = _taken_over(lab, draft) or _launched(lab, draft, folder)
+        with _ended(lab, draft, engine), lab.client(draft.launch.base_url) as client:
             with draft.step("ready"):
                 phases = wait_ready(
                     engine,
@@ -64,7 +55,7 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
                     should_stop=lab.should_stop,
                     log_tells_phases=draft.launch.log_tells_phases,
                 )
-                told = client.server_info()
+                told = as_running(client.server_info())
                 draft.ready(told, phases)
                 if not lab.spec.here:
                     check_restarted(draft.setting, told)
@@ -78,9 +69,10 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
             with draft.step("drain"):
                 after = _drained(client, folder / "metrics_after.txt")
                 draft.counted(before, after, lab.spec)
-        with draft.step("hygiene"):
-            draft.memory_back(lab.wait_device_memory_back(room.free_bytes if room else None))
-            lab.empty_storage(draft.setting)  # it may be large, and no later trial may use it
+        if lab.kept is None:
+            with draft.step("hygiene"):
+                draft.memory_back(lab.wait_device_memory_back(draft.idle_free_bytes))
+                lab.empty_storage(draft.setting)  # it may be large, and no later trial may use it
     except (LaunchFailed, EngineLost) as problem:
         draft.failed(problem.failure)
     except (LoadError, TelemetryError) as problem:
@@ -92,23 +84,46 @@ def run_trial(lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan
     return record
 
 
-@contextmanager
-def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineHandle]:
-    """Launch the engine, and stop it to the last process whatever happens in between."""
+def _taken_over(lab: Lab, draft: Draft) -> EngineHandle | None:
+    """Go on with the engine that the last trial has left, if it can be made to run this setting."""
+    if lab.kept is None:
+        return None
+    with draft.step("take over"):
+        kept = lab.take_over(draft.setting)
+    if kept is None:
+        return None
+    draft.taken_over(kept)
+    return kept.engine
+
+
+def _launched(lab: Lab, draft: Draft, folder: Path) -> EngineHandle:
+    """Launch the engine, if preflight lets it."""
+    with draft.step("preflight"):
+        room = lab.device_room()
+        expected = preflight(
+            draft.setting,
+            lab.spec,
+            read_host=lab.host_room,
+            device=room,
+            learned=lab.learned,
+            should_stop=lab.should_stop,
+        )
+        draft.expected(expected, room)
     with draft.step("launch"):
         lab.starts.end_orphans(lab.ledger)  # an engine that outlived its stop would hold memory that this one needs
         draft.storage(lab.empty_storage(draft.setting))
         draft.launch = lab.starts.plan(draft.setting)
-        engine = lab.starts.launch(
-            draft.launch,
-            draft.setting,
-            log_path=folder / ENGINE_LOG_FILE,
-            book=lab.ledger,
-            should_stop=lab.should_stop,
-        )
+        context = LaunchContext(folder / ENGINE_LOG_FILE, lab.ledger, lab.should_stop)
+        return lab.starts.launch(draft.launch, context)
+
+
+@contextmanager
+def _ended(lab: Lab, draft: Draft, engine: EngineHandle) -> Iterator[None]:
+    """Stop the engine to the last process whatever happened, unless all went well and the next trial can go on."""
     patience_s = float("inf")
     try:
-        yield engine
+        yield
+        lab.kept = draft.to_keep(engine) if lab.goes_on(draft.setting) else None
     except EngineUnreachable as problem:
         patience_s = LOST_TERM_S
         raise EngineLost(classify(engine.log_text, engine.exit_code, otherwise=str(problem))) from problem
@@ -116,8 +131,9 @@ def _launched(lab: Lab, draft: Draft, folder: Path) -> Iterator[EngineHandle]:
         patience_s = LOST_TERM_S
         raise
     finally:
-        with draft.step("stop"):
-            draft.stopped(engine.stop(term_s=min(lab.stop_term_s(), patience_s), must_hurry=lab.must_hurry))
+        if lab.kept is None:
+            with draft.step("stop"):
+                draft.stopped(engine.stop(term_s=min(lab.stop_term_s(), patience_s), must_hurry=lab.must_hurry))
 
 
 def _play(lab: Lab, draft: Draft, folder: Path, engine: EngineHandle, client: EngineClient, plan: Plan) -> LoadResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from harness.engine.handle import Launcher
 from harness.engine.image import OFFLINE, hub_mount, read_image_flags
 from harness.engine.launch import ProcessLauncher
 from harness.engine.model_shape import architecture, read_model_config, text_config
-from harness.engine.preflight import check_model, check_storage
+from harness.engine.preflight import check_model
 from harness.engine.setting import Setting
 from harness.engine.spec import MEASURING_FLAGS, EngineSpec, ReadyLimits, find_local_engine
+from harness.engine.storage import StorageTier
 from harness.engine.surroundings import Platform, Surroundings
 from harness.errors import EngineUnreachable
 from scenarios.errors import ConfigError
@@ -236,8 +238,9 @@ def _checked(
         architecture=architecture(config),
         uses_mla="kv_lora_rank" in text_config(config) if config else None,
     )
-    if space is None:
-        check_storage(around, {**os.environ, **spec.env})
+    tier = StorageTier(Path(tempfile.gettempdir()), around)
+    if space is None and tier.serves(Setting(hicache=True)):
+        tier.check_room()
     return replace(spec, base_flags=flags, around=around, config=config, warnings=checked.warnings)
 
 

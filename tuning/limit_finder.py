@@ -103,18 +103,25 @@ class LimitFinder:
 
     def run(self) -> Limit:
         """Find the limit; raise EngineError when no engine starts, LoadError when the client cannot keep up."""
-        started = time.monotonic()
+        started_s = time.monotonic()
         with alone(self.lab.root, self.lab.devices_name):
             self.lab.starts.end_orphans(self.lab.ledger)
             self.records = read_trials(self.lab.root)
-            while not self.lab.should_stop():
-                following = self.how.next_probe(self._probes())
-                if following is None:
-                    return self._limit(_answer(Bracket.of(self._probes())))
-                if self.budget_s is not None and time.monotonic() - started + self._probe_s() > self.budget_s:
-                    return self._limit("budget")
-                self._probe(*following)
-            return self._limit("interrupted")
+            self.lab.followed_by = self.setting  # only the rate differs, so one engine serves all probes
+            try:
+                return self._find(started_s)
+            finally:
+                self.lab.end_kept()
+
+    def _find(self, started_s: float) -> Limit:
+        while not self.lab.should_stop():
+            following = self.how.next_probe(self._probes())
+            if following is None:
+                return self._limit(_answer(Bracket.of(self._probes())))
+            if self.budget_s is not None and time.monotonic() - started_s + self._probe_s() > self.budget_s:
+                return self._limit("budget")
+            self._probe(*following)
+        return self._limit("interrupted")
 
     def _probe(self, rate_per_s: float, seed: int) -> None:
         """Run one load; again when the measurement was at fault, and raise LoadError when it is at fault again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
+from harness.diagnose.figures import Figures
 from harness.diagnose.seen import Seen, thirds
 from scenarios.strict import StrictModel
 
@@ -56,6 +57,7 @@ class Diagnosis(StrictModel):
     seconds: float
     requests: int | None
     hit_rate: float | None
+    figures: Figures
     findings: tuple[Finding, ...]
 
 

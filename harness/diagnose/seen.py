@@ -71,6 +71,8 @@ class Seen:
     missed_scrapes: int
     swapped_bytes: int | None
     """Pages that went to swap and back on this host meanwhile; None when the engine runs on another one."""
+    host_available_least_bytes: int | None
+    """The least memory available on this host at any look; None when the engine runs on another one."""
 
     def series(self, pick: Callable[[EngineGauges], float | None]) -> list[float]:
         """List the values of one gauge that were seen."""
@@ -87,8 +89,9 @@ def watch(
 ) -> Seen:
     """Watch for so long; `local` engines share this host's swap. Raises TelemetryError when nothing can be read."""
     flags = Flags.of(control.server_info())
-    first, swap = _scrape(control), HostMemory.read().swapped_bytes if local else None
-    moments, last, missed = [_moment(first)], first, 0
+    host = [HostMemory.read()] if local else []
+    first = last = _scrape(control)
+    moments, missed = [_moment(first)], 0
     started = time.monotonic()
     due = started + POLL_S
     while time.monotonic() < started + seconds and not should_stop():
@@ -96,6 +99,7 @@ def watch(
             time.sleep(TICK_S)
             continue
         due = time.monotonic() + POLL_S
+        host += [HostMemory.read()] if local else []
         try:
             last = _scrape(control)
         except TelemetryError:
@@ -105,14 +109,14 @@ def watch(
         say(moments[-1])
     if last is first:
         raise TelemetryError(f"{control.base_url}/metrics was read once only; watch for longer than {POLL_S:g} s")
-    ended = HostMemory.read().swapped_bytes if local else None
     return Seen(
         seconds=(last.taken_ns - first.taken_ns) / 1e9,
         flags=flags,
         delta=CacheDelta.between(first, last, flags.ranks),
         moments=tuple(moments),
         missed_scrapes=missed,
-        swapped_bytes=None if swap is None or ended is None else ended - swap,
+        swapped_bytes=_swapped(host),
+        host_available_least_bytes=min((memory.available_bytes for memory in host), default=None),
     )
 
 
@@ -130,6 +134,13 @@ def thirds(values: Sequence[float]) -> tuple[float, float] | None:
     if part < 2:
         return None
     return sum(values[:part]) / part, sum(values[-part:]) / part
+
+
+def _swapped(host: Sequence[HostMemory]) -> int | None:
+    swapped = [memory.swapped_bytes for memory in host]
+    if not swapped or swapped[0] is None or swapped[-1] is None:
+        return None
+    return swapped[-1] - swapped[0]
 
 
 def _scrape(control: EngineClient) -> MetricsSnapshot:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -19,14 +18,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from harness.engine import guard, ledger
+from harness.engine import ledger
 from harness.engine.effective import differences
 from harness.engine.failure import Failure, FailureKind, LaunchFailed, classify, last_lines
 from harness.engine.flag_source import number_of
-from harness.engine.handle import LaunchPlan
-from harness.engine.ledger import Ledger, Owned
+from harness.engine.handle import LaunchContext, LaunchPlan
+from harness.engine.ledger import Ledger
 from harness.engine.model_shape import architecture, read_model_config, text_config
-from harness.engine.process import adopt_orphans
+from harness.engine.process import start_owned
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.engine.surroundings import Surroundings
@@ -129,37 +128,22 @@ class AttachLauncher:
     def plan(self, setting: Setting) -> LaunchPlan:
         """Plan the restart; without a hook nothing is run."""
         flags = [*self.flags, *setting.flags()]
-        argv = tuple(self.to.restart.argv(flags)) if self.to.restart else ()
+        hook = self.to.restart
         return LaunchPlan(
-            argv=argv,
+            argv=tuple(hook.argv(flags)) if hook else (),
             command=self.command(setting),
             port=self.to.port,
             base_url=self.to.base_url,
+            stdin=hook.stdin(setting, flags, self.to.base_url) if hook else b"",
             log_tells_phases=False,
         )
 
-    def launch(
-        self,
-        plan: LaunchPlan,
-        setting: Setting,
-        *,
-        log_path: Path,
-        book: Ledger,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> AttachedEngine:
+    def launch(self, plan: LaunchPlan, context: LaunchContext) -> AttachedEngine:
         """Let the hook restart the engine, if there is one; raise LaunchFailed with what the hook said."""
-        log_path.write_bytes(b"")
+        context.log_path.write_bytes(b"")
         if self.to.restart is not None:
-            stdin = self.to.restart.stdin(setting, [*self.flags, *setting.flags()], self.to.base_url)
-            run_hook(
-                plan.argv,
-                stdin,
-                log_path=log_path,
-                book=book,
-                timeout_s=self.to.restart.timeout_s,
-                should_stop=should_stop,
-            )
-        return AttachedEngine(self.to, log_path)
+            run_hook(plan.argv, plan.stdin, context, timeout_s=self.to.restart.timeout_s)
+        return AttachedEngine(self.to, context.log_path)
 
     def end_orphans(self, book: Ledger) -> int:
         """End a hook that an earlier run left; the engine itself is not ours."""
@@ -202,42 +186,22 @@ class AttachedEngine:
         return
 
 
-def run_hook(
-    argv: Sequence[str],
-    stdin: bytes,
-    *,
-    log_path: Path,
-    book: Ledger,
-    timeout_s: float,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> None:
-    """Run a restart hook to its end, its output in `log_path`.
+def run_hook(argv: Sequence[str], stdin: bytes, context: LaunchContext, *, timeout_s: float) -> None:
+    """Run a restart hook to its end.
 
     What a hook that succeeds leaves running is the engine, and stays; of one that fails, nothing is left. Raises
-    LaunchFailed for a code that is not 0 or after `timeout_s`, Interrupted when `should_stop`.
+    LaunchFailed for a code that is not 0 or after `timeout_s`, Interrupted when it is to stop.
     """
-    adopt_orphans()
-    guarded = [sys.executable, "-I", guard.__file__, str(os.getpid()), *argv]
-    with log_path.open("wb") as log:
-        hook = subprocess.Popen(
-            guarded, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        owned = Owned.of(hook.pid)
-        book.record(owned)
-    except BaseException:
-        hook.kill()
-        hook.wait()
-        raise
+    hook, owned = start_owned(argv, stdin=subprocess.PIPE, log_path=context.log_path, book=context.book)
     try:
         _feed(hook, stdin)
-        _wait(hook, log_path, timeout_s, should_stop)
+        _wait(hook, context.log_path, timeout_s, context.should_stop)
     except BaseException:
         ledger.end(owned, term_s=2.0)
         hook.wait()
         raise
     finally:
-        book.clear()
+        context.book.clear()
 
 
 def running_setting(server_info: Mapping[str, Any]) -> Setting:

@@ -67,6 +67,12 @@ class EngineClient:
         """Read the effective flags and pool sizes."""
         return dict(self._get("/server_info").json())
 
+    def change(self, values: Mapping[str, int | float]) -> None:
+        """Ask the running schedulers to take other values of these flags; /server_info says whether they have."""
+        body = {"server_args": {name.replace("-", "_"): value for name, value in values.items()}}
+        if not self._succeeds("POST", "/set_internal_state", json=body):
+            raise EngineUnreachable(f"the engine at {self.base_url} does not change {', '.join(values)} while it runs")
+
     def metrics_text(self) -> str:
         """Read /metrics."""
         return self._get("/metrics").text

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.engine.handle import LaunchPlan
+from harness.engine.handle import LaunchContext, LaunchPlan
 from harness.engine.launch import port_of
 from harness.engine.ledger import Ledger
 from harness.engine.process import EngineProcess, StopProof, wait_port_free
@@ -113,20 +113,14 @@ class DockerLauncher:
             base_url=f"http://{self.spec.host}:{port}",
         )
 
-    def launch(
-        self,
-        plan: LaunchPlan,
-        setting: Setting,
-        *,
-        log_path: Path,
-        book: Ledger,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> DockerEngine:
+    def launch(self, plan: LaunchPlan, context: LaunchContext) -> DockerEngine:
         """Start the container; raise EngineMissing when there is no Docker client."""
         if shutil.which(self.image.program) is None:
             raise EngineMissing(f"{self.image.program}: no such program; install Docker or use --engine local")
         self._id_file.unlink(missing_ok=True)  # Docker refuses to write over one
-        client = EngineProcess.launch(plan.argv, env=dict(plan.env), port=plan.port, log_path=log_path, book=book)
+        client = EngineProcess.launch(
+            plan.argv, env=plan.env, port=plan.port, log_path=context.log_path, book=context.book
+        )
         return DockerEngine(client, self.image.program, self._id_file, self.spec.host)
 
     def end_orphans(self, book: Ledger) -> int:

@@ -60,10 +60,15 @@ def told_memory(server_info: Mapping[str, Any]) -> ToldMemory:
     told = [state.get("memory_usage") or {} for state in states or () if isinstance(state, Mapping)]
 
     def most(part: str) -> int | None:
-        values = [float(usage[part]) for usage in told if part in usage]
+        values = [_gib(usage[part]) for usage in told if part in usage]
         return round(max(values) * GIB) if values else None
 
     return ToldMemory(weights_bytes=most("weight"), kv_pool_bytes=most("kvcache"), graphs_bytes=most("graph"))
+
+
+def _gib(told: Any) -> float:
+    """Read GiB; 0.5.23 tells the graphs by what they were captured for."""
+    return sum(map(float, told.values())) if isinstance(told, Mapping) else float(told)
 
 
 def _key(name: str) -> str:

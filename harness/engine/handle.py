@@ -48,8 +48,21 @@ class LaunchPlan:
     """Variables besides the user's own."""
     port: int = 0
     base_url: str = ""
+    stdin: bytes = b""
+    """What the command reads."""
     log_tells_phases: bool = True
     """Whether the engine's own log is seen, from which readiness is read."""
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    """What a launch needs of whoever asks for it, the same for every way to start an engine."""
+
+    log_path: Path
+    """Where its output goes."""
+    book: Ledger
+    """Where it is named for as long as it runs."""
+    should_stop: Callable[[], bool] = lambda: False
 
 
 class Launcher(Protocol):
@@ -61,19 +74,11 @@ class Launcher(Protocol):
     def plan(self, setting: Setting) -> LaunchPlan:
         """Plan the launch of `setting`; raise ConfigError when its port cannot be bound."""
 
-    def launch(
-        self,
-        plan: LaunchPlan,
-        setting: Setting,
-        *,
-        log_path: Path,
-        book: Ledger,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> EngineHandle:
-        """Start it with its output in `log_path`; `book` knows what is ours before this returns.
+    def launch(self, plan: LaunchPlan, context: LaunchContext) -> EngineHandle:
+        """Start it; the ledger knows what is ours before this returns.
 
         Raises LaunchFailed when it could not be started, EngineMissing when there is no program to start, and
-        Interrupted when `should_stop`.
+        Interrupted when it is to stop.
         """
 
     def end_orphans(self, book: Ledger) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from harness.engine.handle import LaunchPlan
+from harness.engine.handle import LaunchContext, LaunchPlan
 from harness.engine.ledger import Ledger
 from harness.engine.preflight import check_port
 from harness.engine.process import SIGINTS, SIGTERM_ALONE, EngineProcess, free_port
@@ -38,20 +36,17 @@ class ProcessLauncher:
             base_url=f"http://{self.spec.host}:{port}",
         )
 
-    def launch(
-        self,
-        plan: LaunchPlan,
-        setting: Setting,
-        *,
-        log_path: Path,
-        book: Ledger,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> EngineProcess:
-        """Start the process; it is in `book` before this returns."""
+    def launch(self, plan: LaunchPlan, context: LaunchContext) -> EngineProcess:
+        """Start the process."""
         # From 0.5.23 on, SIGTERM lets the schedulers unpin their host pools, which the kernel does far more slowly.
         stop_signals = SIGTERM_ALONE if self.spec.around.is_late else SIGINTS
         return EngineProcess.launch(
-            plan.argv, env=dict(plan.env), port=plan.port, log_path=log_path, book=book, stop_signals=stop_signals
+            plan.argv,
+            env=plan.env,
+            port=plan.port,
+            log_path=context.log_path,
+            book=context.book,
+            stop_signals=stop_signals,
         )
 
     def end_orphans(self, book: Ledger) -> int:

@@ -6,9 +6,12 @@ A process is known by its pid and its start time together; a pid alone may by no
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from harness.errors import StoreError
 from harness.files import write_atomically
 
 AGAIN_S = 0.4
@@ -151,8 +155,26 @@ class Ledger:
         write_atomically(self._path, json.dumps(asdict(owned)))
 
     def clear(self) -> None:
-        """Forget: the session has ended."""
+        """Forget: the session has ended, and what it has left in its scratch folder with it."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
         self._path.unlink(missing_ok=True)
+
+    @property
+    def scratch(self) -> Path:
+        """The folder for what the session writes in passing; its name is short, because those of sockets have to be."""
+        book = hashlib.sha256(str(self._path.absolute()).encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"hicache-tune-{os.getuid()}-{book}"
+
+    def make_scratch(self) -> Path:
+        """Make the scratch folder, empty; raise StoreError when that cannot be."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        try:
+            self.scratch.mkdir(mode=0o700)
+        except OSError as problem:
+            raise StoreError(
+                f"{self.scratch}: cannot be made ({problem.strerror}); remove it, or name another folder in TMPDIR"
+            ) from None
+        return self.scratch
 
     def end_orphans(self, *, term_s: float = 20.0) -> int:
         """End what an earlier, killed run left behind. Return how many processes were found."""

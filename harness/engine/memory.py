@@ -150,12 +150,11 @@ def forecast_device(setting: Setting, spec: EngineSpec, room: DeviceRoom) -> Dev
     )
     per_token = kv_bytes_of_rank(setting, spec)
     activations = activation_bytes_per_token(spec.config, dtype, tp_size=spec.tp_size)
-    fraction = _fraction(setting, spec, room)
+    fraction = static_fraction(setting, spec, room)
     if weights is None or not per_token or activations is None or fraction is None:
         return None
     weights //= spec.tp_size
-    usable = room.free_bytes - CONTEXT_BYTES
-    pool = max(0, round(fraction * usable) - weights)
+    pool = kv_pool_bytes(room, fraction, weights)
     if (limit := _number(value_of(setting, spec.around, "max-total-tokens"))) is not None:
         pool = min(pool, limit * per_token)
     return DeviceForecast(
@@ -228,7 +227,13 @@ def default_fraction(
     return round((room.total_bytes - reserved) / room.total_bytes, 3)
 
 
-def _fraction(setting: Setting, spec: EngineSpec, room: DeviceRoom) -> float | None:
+def kv_pool_bytes(room: DeviceRoom, fraction: float, weights_bytes: int) -> int:
+    """Return the KV pool of one rank: what its weights leave of the share of what is free before they are loaded."""
+    return max(0, round(fraction * (room.free_bytes - CONTEXT_BYTES)) - weights_bytes)
+
+
+def static_fraction(setting: Setting, spec: EngineSpec, room: DeviceRoom) -> float | None:
+    """Return the share that weights and KV pool get: the one given, or SGLang's own; None where it cannot be told."""
     given = value_of(setting, spec.around, "mem-fraction-static")
     if given is not None:
         return float(given)

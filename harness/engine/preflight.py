@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.engine.failure import Failure, FailureKind, LaunchFailed
 from harness.engine.memory import DeviceRoom, Learned, MemoryForecast, forecast, host_pool_bytes
-from harness.engine.model_shape import kv_bytes_per_token, read_model_config
 from harness.engine.process import GRPC_OFFSET, port_is_free
 from harness.engine.refusals import refusals
 from harness.engine.setting import Setting
 from harness.engine.spec import SGLANG_RESERVE_BYTES, EngineSpec
 from harness.engine.surroundings import Surroundings
 from harness.errors import ConfigError, Interrupted
-
-__all__ = [
-    "DeviceRoom",
-    "HostRoom",
-    "check_device",
-    "check_host_pool",
-    "check_model",
-    "check_port",
-    "check_rules",
-    "check_storage",
-    "check_swap",
-    "host_pool_bytes",
-    "kv_bytes_per_token",
-    "preflight",
-    "read_model_config",
-]
 
 BUSY_LIMIT_S = 60.0
 """How long memory that others hold is waited for: the engine of the last trial may still be giving its own back."""
@@ -43,10 +25,6 @@ WEIGHTS_SURE = 0.95
 HEAVY_SWAP_BYTES_PER_S = 20e6
 SWAP_WATCH_S = 1.0
 LAST_PORT = 65_535
-STORAGE_FOLDER_VARIABLE, STORAGE_FOLDER = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", Path("/tmp/hicache")  # noqa: S108
-"""Where SGLang's `file` backend keeps its pages: its own variable and its own default."""
-STORAGE_LEAST_BYTES = 20 * 10**9
-DISK_KEEP_FREE = 0.05
 
 
 @dataclass(frozen=True)
@@ -208,21 +186,6 @@ def check_port(port: int, host: str, around: Surroundings) -> None:
     if not around.is_late and not port_is_free(derived, host):
         raise ConfigError(
             f"port {derived} of {host}, which SGLang derives from {port} for gRPC, cannot be bound; give another port"
-        )
-
-
-def check_storage(around: Surroundings, env: Mapping[str, str], *, needed_bytes: int = STORAGE_LEAST_BYTES) -> None:
-    """Raise ConfigError when the disk below the `file` storage tier has too little room for `needed_bytes`."""
-    if around.fixed.get("hicache-storage-backend") != "file":
-        return
-    folder = Path(env.get(STORAGE_FOLDER_VARIABLE) or STORAGE_FOLDER)
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    disk = shutil.disk_usage(existing)
-    free = max(0, disk.free - int(DISK_KEEP_FREE * disk.total))
-    if needed_bytes > free:
-        raise ConfigError(
-            f"--hicache-storage-backend file: {folder} has {free / 1e9:.1f} GB to give away and "
-            f"{needed_bytes / 1e9:.1f} GB are needed; free space or name another folder in {STORAGE_FOLDER_VARIABLE}"
         )
 
 

@@ -11,8 +11,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,34 +75,21 @@ class EngineProcess:
         cls,
         argv: Sequence[str],
         *,
-        env: dict[str, str],
+        env: Mapping[str, str],
         port: int,
         log_path: Path,
         book: Ledger,
         stop_signals: Sequence[signal.Signals] = SIGTERM_ALONE,
     ) -> EngineProcess:
-        """Start `argv` with its output in `log_path`; the ledger knows it before this returns."""
+        """Start `argv` with its output in `log_path`; the ledger knows it before this returns.
+
+        Its temporary files go to the ledger's scratch folder, which is removed with it: SGLang leaves a dozen.
+        """
         if shutil.which(argv[0]) is None:
             raise EngineMissing(f"{argv[0]}: no such program; name a Python that has SGLang with --engine-python")
-        adopt_orphans()
-        # Isolated (-I): what the engine's environment says to Python is not for the guard.
-        guarded = [sys.executable, "-I", guard.__file__, str(os.getpid()), *argv]
-        with log_path.open("wb") as log:
-            popen = subprocess.Popen(
-                guarded,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **env},
-                start_new_session=True,
-            )
-        try:
-            owned = Owned.of(popen.pid)
-            book.record(owned)
-        except BaseException:
-            popen.kill()
-            popen.wait()
-            raise
+        kernels = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"  # by default they were temporary too
+        around = {"TORCHINDUCTOR_CACHE_DIR": str(kernels), **os.environ, "TMPDIR": str(book.make_scratch()), **env}
+        popen, owned = start_owned(argv, stdin=subprocess.DEVNULL, log_path=log_path, env=around, book=book)
         return cls(popen, owned, port, log_path, book, stop_signals)
 
     @property
@@ -151,6 +139,28 @@ class EngineProcess:
         if proof.left == 0:
             self._ledger.clear()
         return proof
+
+
+def start_owned(
+    argv: Sequence[str], *, stdin: int, log_path: Path, book: Ledger, env: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[bytes], Owned]:
+    """Start `argv` in a session of its own that ends with us, its output in `log_path`; `book` knows it on return."""
+    adopt_orphans()
+    # Isolated (-I): what the engine's environment says to Python is not for the guard.
+    guarded = [sys.executable, "-I", guard.__file__, str(os.getpid()), *argv]
+    with log_path.open("wb") as log:
+        popen = subprocess.Popen(
+            guarded, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True
+        )
+    try:
+        owned = Owned.of(popen.pid)
+        book.record(owned)
+    except BaseException:
+        popen.kill()
+        popen.wait()
+        book.clear()
+        raise
+    return popen, owned
 
 
 def adopt_orphans() -> None:

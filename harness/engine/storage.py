@@ -14,11 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.engine.preflight import STORAGE_FOLDER_VARIABLE
 from harness.engine.rewrites import value_of
 from harness.engine.setting import PLAIN, Setting
 from harness.engine.surroundings import Surroundings
-from harness.errors import StoreError
+from harness.errors import ConfigError, StoreError
+
+STORAGE_FOLDER_VARIABLE = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+"""Where SGLang's `file` backend keeps its pages; by default in a folder that all its servers of a machine share."""
+STORAGE_LEAST_BYTES = 20 * 10**9
+DISK_KEEP_FREE = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,18 @@ class StorageTier:
     def variables(self, setting: Setting) -> dict[str, str]:
         """Return what a launch of `setting` adds to the engine's environment."""
         return {STORAGE_FOLDER_VARIABLE: str(self.folder.absolute())} if self.serves(setting) else {}
+
+    def check_room(self, *, needed_bytes: int = STORAGE_LEAST_BYTES) -> None:
+        """Raise ConfigError when the disk below the folder, which need not exist yet, has too little room."""
+        existing = next(path for path in (self.folder, *self.folder.absolute().parents) if path.is_dir())
+        disk = shutil.disk_usage(existing)
+        free = max(0, disk.free - int(DISK_KEEP_FREE * disk.total))
+        if needed_bytes > free:
+            raise ConfigError(
+                f"--hicache-storage-backend file: {self.folder} has {free / 1e9:.1f} GB to give away and "
+                f"{needed_bytes / 1e9:.1f} GB are needed; free space or name another folder in "
+                f"{STORAGE_FOLDER_VARIABLE}"
+            )
 
     def empty(self, setting: Setting) -> bool | None:
         """Remove all that is stored, and say whether it was; None for a setting that stores nothing here."""

@@ -6,7 +6,6 @@ Imports Locust, and so belongs to the load processes alone.
 from __future__ import annotations
 
 import gc
-import os
 import resource
 import signal
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import gevent
 from locust.env import Environment
 from locust.runners import Runner
 
-from harness.errors import ConfigError
+from harness.engine.api_key import api_key_headers
 from harness.load.api import Api, ChatApi, GenerateApi
 from harness.load.exchange import Talker
 from harness.load.health import HealthMonitor
@@ -144,13 +143,8 @@ def api_of(job: LoadJob) -> Api:
 
 def headers_of(job: LoadJob) -> Mapping[str, str]:
     """Return the headers of every request; raise ConfigError when the key that they need is not there."""
-    headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **job.headers}
-    if job.api_key_env is not None:
-        key = os.environ.get(job.api_key_env)
-        if not key:
-            raise ConfigError(f"the environment variable {job.api_key_env} holds no API key; set it")
-        headers["Authorization"] = f"Bearer {key}"
-    return headers
+    plain = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+    return {**plain, **job.headers, **api_key_headers(job.api_key_env)}
 
 
 def _allow_connections() -> None:

@@ -49,6 +49,8 @@ class TrialFigures:
     backup_tokens: int | None = None
     reload: ReloadFigures | None = None
     steps_s: Mapping[str, float] = field(default_factory=dict)
+    remarks: Mapping[str, bool] = field(default_factory=dict)
+    """What may have changed the figures or was left behind, and whether it was seen."""
 
 
 Roles = list[tuple[tuple[str, str], TrialFigures]]
@@ -71,6 +73,18 @@ def trial_families(roles: Roles) -> Iterator[Metric]:
         "Least memory seen free under the load of a trial.",
         (*BY_ROLE, "kind"),
         [((*key, kind), free_bytes) for key, of in roles for kind, free_bytes in _kinds(of.headroom)],
+    )
+    yield gauge(
+        "hicache_tune_trial_headroom_doubled_bytes",
+        "Memory that would be free at twice the concurrency, guessed from a trial's growth; below zero: no room.",
+        (*BY_ROLE, "kind"),
+        [((*key, kind), free_bytes) for key, of in roles for kind, free_bytes in _doubled(of.headroom)],
+    )
+    yield gauge(
+        "hicache_tune_trial_remark_state",
+        "1 for what may have changed the figures of a trial, or was left behind by it; 0 for what was not seen.",
+        (*BY_ROLE, "remark"),
+        [((*key, remark), float(seen)) for key, of in roles for remark, seen in of.remarks.items()],
     )
     yield gauge(
         "hicache_tune_trial_cached_ratio",
@@ -133,3 +147,7 @@ def _kinds(headroom: Headroom | None) -> list[tuple[str, int | None]]:
     if headroom is None:
         return []
     return [("device", headroom.device_bytes), ("host", headroom.host_bytes), ("cgroup", headroom.cgroup_bytes)]
+
+
+def _doubled(headroom: Headroom | None) -> list[tuple[str, int | None]]:
+    return [] if headroom is None else [("device", headroom.device_double_bytes), ("host", headroom.host_double_bytes)]

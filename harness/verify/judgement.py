@@ -1,4 +1,4 @@
-"""What the timings of one verification say, in one sentence."""
+"""What the timings of one verification say, in a sentence or two."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from scipy import stats
 
+from harness.verify.break_even import BreakEven, break_even
 from harness.verify.timing import Timing
 from scenarios.strict import StrictModel
 
@@ -41,27 +42,36 @@ class Judgement(StrictModel):
     """Median TTFT of the prompts that came from the host; None when none did."""
     host_share: float
     still_on_device_share: float
+    break_even: BreakEven | None = None
+    """By all lengths; None when fewer than three of them came back from the host."""
 
 
 def judge(cold: Sequence[Timing], again: Sequence[Timing], evicted: Sequence[Timing], *, hicache: bool) -> Judgement:
     """Judge three rounds of the same prompts: never seen, sent again at once, and after others filled the device.
 
-    `hicache` is what the engine says of itself.
+    The answer is that of the longest prompts; the shorter ones show from which length on it holds. `hicache` is what
+    the engine says of itself.
     """
+    reloaded = [(before, after) for before, after in zip(cold, evicted, strict=True) if _from_host(after)]
+    found = break_even([before for before, _ in reloaded], [after for _, after in reloaded])
+    cold, again, evicted = _longest(cold), _longest(again), _longest(evicted)
     host = [timing for timing in evicted if _from_host(timing)]
     device_hits = [timing for timing in again if _share(timing.device_tokens, timing) > MOSTLY]
     stayed = [timing for timing in evicted if _share(timing.device_tokens, timing) > MOSTLY]
     answer = _answer(cold, host, stayed, len(evicted), hicache=hicache)
     cold_s, device_s, host_s = _median(cold), _median(device_hits), _median(host)
-    tokens = round(statistics.median(timing.prompt_tokens for timing in cold))
+    sentence = _sentence(answer, cold[0].prompt_tokens, cold_s or 0.0, device_s, host_s)
+    if found is not None and answer in (Answer.PAYS, Answer.DOES_NOT_PAY):
+        sentence = f"{sentence} {found.sentence}"
     return Judgement(
         answer=answer,
-        sentence=_sentence(answer, tokens, cold_s or 0.0, device_s, host_s),
+        sentence=sentence,
         cold_s=cold_s or 0.0,
         device_s=device_s,
         host_s=host_s,
         host_share=len(host) / len(evicted),
         still_on_device_share=len(stayed) / len(evicted),
+        break_even=found,
     )
 
 
@@ -101,6 +111,11 @@ def _sentence(answer: Answer, tokens: int, cold_s: float, device_s: float | None
         f"HiCache is on, but what was evicted was computed again ({cold}{device}): the host pool may be too small for "
         "what was sent, or the write policy did not copy prompts that were used twice."
     )
+
+
+def _longest(timings: Sequence[Timing]) -> list[Timing]:
+    most = max(timing.prompt_tokens for timing in timings)
+    return [timing for timing in timings if timing.prompt_tokens == most]
 
 
 def _from_host(timing: Timing) -> bool:

@@ -2,8 +2,9 @@
 
 Prompts that nobody has sent are timed three times: never seen (cold), sent again (device hits), and sent once more
 after as many other prompts as fill the device's KV pool. The engine says of each where its cached tokens came from.
-All prompts are random token ids, so that no user's cache is touched but by eviction, and the engine is only asked for
-two tokens of each. The fill is what users feel: it is bounded in tokens and in seconds.
+Most of them are of one length, and some are shorter, to learn from which length on it is faster. All are random token
+ids, so that no user's cache is touched but by eviction, and the engine is only asked for two tokens of each. The fill
+is what users feel: it is bounded in tokens and in seconds.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ SPARE_TOKENS = 64
 """Left free of the context for the reply and for special tokens."""
 OVERFILL = 1.1
 """How many times the device pool is filled: other users' KV is evicted as well."""
+
+PARTS = (1, 2, 4, 8)
+"""Besides prompts of the full length there are some of a half, a quarter and an eighth of it."""
+LEAST_TOKENS = 32
+"""Shorter ones say nothing: SGLang reloads nothing of less than 10 tokens, and only whole pages."""
 
 Step = Callable[[str], None]
 
@@ -50,6 +56,7 @@ class Verification(StrictModel):
     """What the engine says of itself."""
     device_pool_tokens: int
     prompt_tokens: int
+    """Of the longest; some are shorter."""
     fill_tokens: int
     """Tokens of other prompts that were sent to fill the device."""
     fill_complete: bool
@@ -75,9 +82,11 @@ def verify(
     tokens = _prompt_tokens(info, limits)
     before = _counters(control)
     with httpx.Client(base_url=control.base_url, headers=headers, timeout=limits.seconds, trust_env=False) as client:
-        prompts = fresh_prompts(limits.probes, tokens)
+        lengths = _lengths(tokens, limits.probes)
+        prompts = [prompt for length, count in lengths for prompt in fresh_prompts(count, length)]
         say("cold prompts")
-        time_prompt(client, fresh_prompts(1, tokens)[0])  # the first of a length may compile kernels
+        for length, _ in lengths:  # the first of a length may compile kernels
+            time_prompt(client, fresh_prompts(1, length)[0])
         cold = [time_prompt(client, prompt) for prompt in prompts]
         say("the same again, from the device")
         again = [time_prompt(client, prompt) for prompt in prompts]
@@ -122,10 +131,20 @@ def _pool_tokens(info: dict[str, Any]) -> int:
 
 def _prompt_tokens(info: dict[str, Any], limits: Limits) -> int:
     """Shorten the prompts to the engine's context, and so that all of them fit on the device together."""
-    longest = [limits.prompt_tokens, _pool_tokens(info) // (2 * limits.probes)]
+    all_of_them = sum(count / part for part, count in _counts(limits.probes))
+    longest = [limits.prompt_tokens, int(_pool_tokens(info) / (2 * all_of_them))]
     if isinstance(context := info.get("context_length"), int):
         longest.append(context - SPARE_TOKENS)
     return max(1, min(longest))
+
+
+def _counts(probes: int) -> list[tuple[int, int]]:
+    """Return how many prompts are sent of each part of the full length: half as many of the shorter ones."""
+    return [(part, probes if part == 1 else probes // 2) for part in PARTS]
+
+
+def _lengths(tokens: int, probes: int) -> list[tuple[int, int]]:
+    return [(tokens // part, count) for part, count in _counts(probes) if part == 1 or tokens // part >= LEAST_TOKENS]
 
 
 def _counters(control: EngineClient) -> MetricsSnapshot | None:

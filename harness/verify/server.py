@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.engine.client import EngineClient
-from harness.engine.handle import Launcher
+from harness.engine.handle import LaunchContext, Launcher
 from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
 from harness.engine.readiness import wait_ready
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
+from harness.engine.storage import StorageTier
 
 
 @contextmanager
@@ -31,15 +32,10 @@ def launched(
     `launcher` makes the way to start it, given a folder for what finds it again; None starts a process.
     """
     with tempfile.TemporaryDirectory(prefix="hicache-tune-") as folder:
-        starts = launcher(Path(folder)) or ProcessLauncher(spec)
+        starts = launcher(Path(folder)) or ProcessLauncher(spec, StorageTier(Path(folder), spec.around))
         plan = starts.plan(setting)
-        engine = starts.launch(
-            plan,
-            setting,
-            log_path=Path(folder) / "engine.log",
-            book=Ledger(Path(folder) / "running.json"),
-            should_stop=should_stop,
-        )
+        book = Ledger(Path(folder) / "running.json")
+        engine = starts.launch(plan, LaunchContext(Path(folder) / "engine.log", book, should_stop))
         client = EngineClient(plan.base_url, headers)
         try:
             wait_ready(

@@ -7,6 +7,8 @@ import gzip
 import pytest
 
 from dashboards.known import SGLANG_HISTOGRAMS, SGLANG_MORE
+from harness.engine.client import SETTLING_COUNTERS
+from harness.engine.hang import WORK_COUNTERS
 from tests.support.cases import DATA
 
 pytestmark = pytest.mark.contract
@@ -36,3 +38,12 @@ def test_names_are_recorded() -> None:
     assert (SGLANG_MORE | SGLANG_HISTOGRAMS) - seen.keys() == ONLY_IN_0_5_23
     assert {name for name in SGLANG_MORE & seen.keys() if seen[name] == "histogram"} == set()
     assert {name for name in SGLANG_HISTOGRAMS & seen.keys() if seen[name] != "histogram"} == set()
+
+
+@pytest.mark.parametrize(("pattern", "newer"), [(SETTLING_COUNTERS, {"hicache_backup"}), (WORK_COUNTERS, set())])
+def test_counters_that_show_work_are_recorded(pattern: str, newer: set[str]) -> None:
+    """Each name in the patterns by which an engine is found idle or hung is one that it has."""
+    words = set(pattern.partition("(?:")[2].partition(")")[0].split("|"))
+    assert len(words) >= 6
+    seen = {name for name, kind in recorded_types().items() if kind == "counter"}
+    assert {word for word in words if f"sglang:{word}_tokens_total" not in seen} == newer

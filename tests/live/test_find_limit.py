@@ -62,6 +62,13 @@ def test_a_killed_probe_is_probed_again(found: Path, trials: list[TrialRecord]) 
     assert [trial.seed for trial in trials] == [1, 1, 1001]
 
 
+def test_one_engine_serves_all_probes_of_a_run(trials: list[TrialRecord]) -> None:
+    """Only the first probe after the resume launches one; all of them start cold, and the last one's is ended."""
+    assert [trial.relaunched for trial in trials] == [True, False, False]
+    assert len({trial.argv for trial in trials}) == 1
+    assert all(trial.cache is not None and not trial.cache.epoch_reset for trial in trials)
+
+
 def test_a_faster_probe_plays_the_same_sessions(trials: list[TrialRecord]) -> None:
     """Ten counted sessions of two turns at every rate, all answered; only their arrivals are closer together."""
     assert all(trial.summary is not None and trial.summary.failed == 0 for trial in trials)

@@ -52,6 +52,8 @@ def test_hicache_is_proven_to_be_on_and_to_pay(on: str, capsys: pytest.CaptureFi
     reloaded, counted = found["counters"]["load_back_tokens"], found["counters"]["host_cached_tokens"]
     assert reloaded >= counted >= 8 * (found["prompt_tokens"] - 64)
     assert found["fill_complete"]
+    lengths = found["judgement"]["break_even"]
+    assert lengths["shortest_tokens"] * 4 <= lengths["longest_tokens"] == found["prompt_tokens"]
 
 
 def test_hicache_is_proven_to_be_off(off: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,6 +99,9 @@ def test_what_is_evicted_and_lost_is_diagnosed(
     found = json.loads(capsys.readouterr().out)
     assert code == 0
     assert "evicted and lost" in [finding["name"] for finding in found["findings"]]
+    assert found["figures"]["evicted_tokens"] > without.kv_pool_tokens()
+    assert found["figures"]["device_pool_fullest"] is not None
+    assert found["figures"]["host_available_least_bytes"] > 0
 
 
 def test_a_server_that_rests_is_called_too_quiet(on: str, capsys: pytest.CaptureFixture[str]) -> None:

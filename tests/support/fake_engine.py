@@ -39,6 +39,7 @@ class Engine:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.replied = 0
+        self.batch = options.pp_max_micro_batch_size
         self._lock = threading.Lock()
 
     def begin_turn(self) -> int:
@@ -59,6 +60,15 @@ class Engine:
     def hangs(self) -> bool:
         """Whether it takes requests and answers none, as an engine whose scheduler is stuck."""
         return self.options.hang_after is not None and self.turns > self.options.hang_after
+
+    def flush(self) -> bool:
+        """Empty the caches, so that the next turn is cold; False while it is told to refuse."""
+        self.flushes += 1
+        is_busy = self.options.busy_after_load and self.turns > 0
+        if is_busy or self.flushes <= self.options.refused_flushes:
+            return False
+        self.turns = 0
+        return True
 
     def end_turn(self) -> None:
         """Count one turn as replied."""
@@ -88,7 +98,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer health, server info and metrics."""
-        info = {"max_total_num_tokens": 6144, "enable_hierarchical_cache": True, "page_size": 64}
+        batch = {"pp_max_micro_batch_size": self.engine.batch}
+        launched = {"pp_max_micro_batch_size": self.engine.options.pp_max_micro_batch_size, "internal_states": [batch]}
+        info = {"max_total_num_tokens": 6144, "enable_hierarchical_cache": True, "page_size": 64, **launched}
         answers = {"/health": "", "/server_info": json.dumps(info), "/metrics": self.engine.metrics()}
         if self.path == "/health" and self.engine.hangs():
             self.answer(503, "")
@@ -99,8 +111,11 @@ class Handler(BaseHTTPRequestHandler):
         """Answer generation, flush and chat."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path == "/flush_cache":
-            self.engine.flushes += 1
-            self.answer(400 if self.engine.flushes <= self.engine.options.refused_flushes else 200, "flushed or not")
+            self.answer(200 if self.engine.flush() else 400, "flushed or not")
+        elif self.path == "/set_internal_state":
+            if not self.engine.options.stubborn:
+                self.engine.batch = json.loads(body)["server_args"]["pp_max_micro_batch_size"]
+            self.answer(200, f"[{json.dumps(not self.engine.options.stubborn)}]")
         elif self.path == "/generate":
             if self.engine.options.die_in_warm_up and "input_ids" in json.loads(body):
                 self.engine.die()
@@ -171,8 +186,11 @@ def main() -> None:
     parser.add_argument("--exit-code", type=int, default=1)
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--refused-flushes", type=int, default=0)
+    parser.add_argument("--busy-after-load", action="store_true", help="no flush is accepted any more")
     parser.add_argument("--first-token-s", type=float, default=0.0)
     parser.add_argument("--warm", action="store_true", help="the first turn finds cached tokens")
+    parser.add_argument("--pp-max-micro-batch-size", type=int)
+    parser.add_argument("--stubborn", action="store_true", help="nothing is changed while it runs")
     options, _setting = parser.parse_known_args()
     engine = Engine(options)
     scheduler = subprocess.Popen([sys.executable, "-c", CHILD, "fake::scheduler"])  # it does not end by itself

@@ -27,6 +27,8 @@ class SimulatedEngine:
         self.asked: list[tuple[Purpose, Setting, int]] = []
         self.rivals: list[Rival | None] = []
         """Whom each trial raced against."""
+        self.labs: list[Lab] = []
+        """Where each was measured."""
         self.answers: dict[str, deque[TrialRecord]] = defaultdict(deque)
         """Answers in place of a measurement, by the key of the setting, each once."""
         self.after_each: Callable[[TrialRecord], None] = lambda record: None
@@ -42,6 +44,7 @@ class SimulatedEngine:
         """Measure, write the record, and let the time pass."""
         self.asked.append((purpose, setting, plan.seed))
         self.rivals.append(lab.rival)
+        self.labs.append(lab)
         waiting = self.answers[setting.key]
         memory = {"forecast": MemoryForecast(), "seen": self.seen}
         simulated = measured(setting, p99_s(setting)).model_copy(update=memory)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from harness.engine.api_key import api_key_headers
 from tuning.cli.server import checked_url
@@ -45,6 +46,7 @@ def diagnose(
     """
     from harness.diagnose.causes import Diagnosis
     from harness.diagnose.causes import diagnose as find
+    from harness.diagnose.figures import Figures
     from harness.diagnose.seen import watch
     from harness.engine.client import EngineClient
     from harness.stopping import StopFlag
@@ -68,6 +70,7 @@ def diagnose(
         seconds=round(seen.seconds, 1),
         requests=seen.delta.requests,
         hit_rate=seen.delta.hit_rate,
+        figures=Figures.of(seen),
         findings=find(seen),
     )
     _show(console, found)
@@ -79,6 +82,10 @@ def diagnose(
 def _show(console: Console, found: Diagnosis) -> None:
     rate = "not told" if found.hit_rate is None else f"{found.hit_rate:.0%}"
     console.print(f"{found.requests or 0} requests in {found.seconds:.0f} s, hit rate {rate}")
+    table = Table(show_header=False, box=None)
+    for name, value in found.figures.rows():
+        table.add_row(name, value)
+    console.print(table)
     if not found.findings:
         console.print("[bold]Nothing stands out.[/]")
     for finding in found.findings:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.environment import Environment
 from harness.load.job import JOB_FILE, LoadJob
+from harness.load_conditions import Sign
 from harness.reload_cost import Estimate, ReloadCost
 from harness.store import TrialRecord
 from harness.summary import Summary
@@ -14,6 +15,8 @@ from harness.telemetry.trial_metrics import OFF, ON, ReloadFigures, TrialFigures
 from tuning.config import Search
 from tuning.study import BASELINES
 
+PROCESSES_LEFT, MEMORY_KEPT = "processes left", "device memory kept"
+"""What a trial can leave behind, beside the signs of its load."""
 TTFT_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
@@ -36,6 +39,7 @@ def figures_of(record: TrialRecord) -> TrialFigures:
         backup_tokens=cache.backup_tokens if cache else None,
         reload=_reload(record.reload) if record.reload else None,
         steps_s={step.name: step.seconds for step in record.steps},
+        remarks=_remarks(record),
     )
 
 
@@ -93,6 +97,18 @@ def _requests(summary: Summary | None) -> dict[str, int]:
         "timed out": summary.timed_out,
         "cut": summary.cut,
         "not played": summary.not_played,
+    }
+
+
+def _remarks(record: TrialRecord) -> dict[str, bool]:
+    """Take what was remarked of the load and of what it has left behind; nothing is known without a load."""
+    if record.conditions is None:
+        return {}
+    signs, stop = record.conditions.signs, record.hygiene.stop
+    return {
+        **{sign.value: sign in signs for sign in Sign},
+        PROCESSES_LEFT: stop is not None and not stop.clean,
+        MEMORY_KEPT: record.hygiene.memory_back is False,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,16 +11,17 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from harness.engine.preflight import check_model, kv_bytes_per_token, read_model_config
+from harness.engine.memory import DeviceRoom, kv_bytes_of_rank, kv_pool_bytes, static_fraction
+from harness.engine.model_shape import architecture, read_model_config, text_config, weight_bytes
+from harness.engine.preflight import HOST_KEEP_FREE, check_model
+from harness.engine.setting import Setting
+from harness.engine.spec import EngineSpec
+from harness.engine.surroundings import Surroundings
 from scenarios.analysis import DEFAULT_COPY_GB_PER_S, HostPool, Machine
 from scenarios.errors import ConfigError
 
 MACHINE = Group("For which machine", sort_key=2)
 ABOVE_0, SHARE = Number(gt=0), Number(gt=0, lt=1)
-KEPT_FREE = 0.2
-"""Share of the host's memory that a host pool leaves alone."""
-DEFAULT_MEM_FRACTION = 0.88
-"""What SGLang takes when it cannot tell; it takes less on small GPUs."""
 GIB = 2**30
 MOST_POOLS = 50
 """More are no table for people."""
@@ -43,11 +45,12 @@ class MachineOptions:
         Parameter(group=MACHINE, validator=ABOVE_0, help="Memory of one GPU, to estimate its KV pool from the model."),
     ] = None
     mem_fraction_static: Annotated[
-        float, Parameter(group=MACHINE, validator=SHARE, help="Share that SGLang takes, for that estimate.")
-    ] = DEFAULT_MEM_FRACTION
+        float | None,
+        Parameter(group=MACHINE, validator=SHARE, help="Share for weights and KV pool; by default what SGLang takes."),
+    ] = None
     weights_gib: Annotated[
         float | None,
-        Parameter(group=MACHINE, validator=ABOVE_0, help="Weights of the model; by default the size of its files."),
+        Parameter(group=MACHINE, validator=ABOVE_0, help="Weights of the model; by default those of --model."),
     ] = None
     kv_bytes_per_token: Annotated[
         int | None,
@@ -80,9 +83,10 @@ class MachineOptions:
         """Resolve the flags; raise ConfigError that names what is missing or wrong."""
         if self.model is not None:
             check_model(self.model)
-        rank_bytes = self._rank_bytes()
+        spec = self._spec()
+        rank_bytes = self._rank_bytes(spec)
         machine = Machine(
-            device_tokens=self.device_kv_tokens or self._estimated_device_tokens(rank_bytes),
+            device_tokens=self.device_kv_tokens or self._estimated_device_tokens(spec, rank_bytes),
             kv_bytes_per_token=rank_bytes,
             copy_gb_per_s=self.pcie_gbps,
             prefill_tokens_per_s=self.prefill_tokens_per_s,
@@ -91,36 +95,48 @@ class MachineOptions:
         )
         return replace(machine, host_pools=tuple(self._pool(machine, size) for size in self._sizes()))
 
-    def _rank_bytes(self) -> int | None:
-        """Bytes of a token on one rank: KV heads are spread over the ranks, a latent is on each of them whole."""
+    def _spec(self) -> EngineSpec:
+        """Describe the engine as far as memory goes."""
         config = read_model_config(self.model) if self.model else {}
-        whole = self.kv_bytes_per_token or kv_bytes_per_token(config)
-        if whole is None or "kv_lora_rank" in config:
-            return whole
-        heads = config.get("num_key_value_heads") or config.get("num_attention_heads") or self.tp_size
-        return whole // min(self.tp_size, int(heads))
+        around = Surroundings(architecture=architecture(config), uses_mla="kv_lora_rank" in text_config(config))
+        return EngineSpec(
+            python=Path(sys.executable),
+            model=self.model or "",
+            sglang_version=".".join(map(str, around.version)),
+            tp_size=self.tp_size,
+            around=around,
+            config=config,
+        )
 
-    def _estimated_device_tokens(self, rank_bytes: int | None) -> int | None:
+    def _rank_bytes(self, spec: EngineSpec) -> int | None:
+        """Bytes of a token on one rank: KV heads are spread over the ranks, a latent is on each of them whole."""
+        if self.kv_bytes_per_token is None:
+            return kv_bytes_of_rank(Setting(), spec)
+        return self.kv_bytes_per_token if spec.around.uses_mla else self.kv_bytes_per_token // self.tp_size
+
+    def _estimated_device_tokens(self, spec: EngineSpec, rank_bytes: int | None) -> int | None:
         if self.gpu_memory_gib is None:
             return None
-        weights = self.weights_gib * GIB if self.weights_gib else _weight_bytes(self.model)
-        if not rank_bytes or not weights:
-            missing = "--model with the files of its weights" if not rank_bytes else "--weights-gib"
+        whole = self.weights_gib * GIB if self.weights_gib else weight_bytes(spec.model, spec.config, dtype="auto")
+        if not rank_bytes or not whole:
+            missing = "--model, a folder with config.json" if not rank_bytes else "--weights-gib"
             raise ConfigError(
                 f"--gpu-memory-gib alone says nothing of the KV pool; add {missing}, or --device-kv-tokens"
             )
-        pool_bytes = self.gpu_memory_gib * GIB * self.mem_fraction_static - weights / self.tp_size
-        if pool_bytes < rank_bytes:
+        room, weights = DeviceRoom(*2 * [round(self.gpu_memory_gib * GIB)]), round(whole / self.tp_size)
+        share = static_fraction(Setting(mem_fraction_static=self.mem_fraction_static), spec, room) or 0.0
+        tokens = kv_pool_bytes(room, share, weights) // rank_bytes
+        if not tokens:
             raise ConfigError(
-                f"{self.gpu_memory_gib:g} GiB x {self.mem_fraction_static:g} leave no KV pool beside weights of "
-                f"{weights / self.tp_size / GIB:.1f} GiB; correct --gpu-memory-gib, --mem-fraction-static or --tp-size"
+                f"{self.gpu_memory_gib:g} GiB x {share:g} leave no KV pool beside weights of "
+                f"{weights / GIB:.1f} GiB; correct --gpu-memory-gib, --mem-fraction-static or --tp-size"
             )
-        return int(pool_bytes / rank_bytes)
+        return tokens
 
     def _host_gb_limit(self) -> float | None:
         if self.host_memory_gib is None:
             return None
-        return self.host_memory_gib * GIB * (1 - KEPT_FREE) / 1e9 / self.tp_size
+        return self.host_memory_gib * GIB * (1 - HOST_KEEP_FREE) / 1e9 / self.tp_size
 
     def _sizes(self) -> list[int]:
         text = self.hicache_size
@@ -145,10 +161,3 @@ class MachineOptions:
         if machine.kv_bytes_per_token is None:
             raise ConfigError("--hicache-size needs the bytes of a token; add --model, or --kv-bytes-per-token")
         return machine.sized(size_gb)
-
-
-def _weight_bytes(model: str | None) -> int:
-    """Add up the model's weight files; 0 when it is no folder or has none."""
-    folder = Path(model or "").expanduser()
-    files = [path for suffix in ("*.safetensors", "*.bin") for path in folder.glob(suffix)] if model else []
-    return sum(path.stat().st_size for path in files)

@@ -71,7 +71,7 @@ def opened(
     plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
     summary = describe(plan, tokenizer)
     file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
-    check_machine(wanted, spec, unique_tokens=summary.unique_tokens)
+    check_machine(wanted, spec, root, unique_tokens=summary.unique_tokens)
     open_study(root, file, resume=options.resume)
     stop = StopFlag()
     with (
@@ -99,6 +99,7 @@ def opened(
             session_header=options.session_header,
             keep_storage=wanted.keep_storage,
             slos=objective.service_levels,
+            hang_after_s=options.hang_after_s(),
         )
         try:
             yield OpenStudy(lab, file, objective, watch, stop, tokenizer, plan)

@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from harness.engine.attach import Attachment, running_setting
+from harness.engine.hang import HANG_AFTER_S
 from harness.load.job import check_header_name
 from scenarios import Api, PromptTokenizer, load_scenario, sized
 from scenarios.errors import ConfigError
@@ -171,6 +172,9 @@ class StudyOptions:
         Parameter(group=EFFORT, validator=AT_LEAST_1, help="Processes that play the load, each on a core of its own."),
     ] = 1
     ready_timeout: Annotated[str, Parameter(group=EFFORT, help="How long a launch may stay in one phase.")] = "10m"
+    hang_after: Annotated[
+        str, Parameter(group=EFFORT, help="How long an engine under load may be silent before it counts as hung.")
+    ] = f"{HANG_AFTER_S:g}s"
 
     study: Annotated[
         str | None, Parameter(group=STUDY, help="Name of the study; by default the scenario's with the time.")
@@ -195,6 +199,7 @@ class StudyOptions:
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
         for text in constraints:
             Constraint.parse(text)
+        self.hang_after_s()
         running = self._running()
         space = self._space(running) if space is None else space
         for argument in self.engine_arg:
@@ -247,6 +252,10 @@ class StudyOptions:
     def ready_timeout_s(self) -> float:
         """Read how long a launch may stay in one phase."""
         return parse_duration(self.ready_timeout, "--ready-timeout")
+
+    def hang_after_s(self) -> float:
+        """Read how long an engine under load may be silent."""
+        return parse_duration(self.hang_after, "--hang-after")
 
     def _running(self) -> dict[str, Any]:
         """Ask the server to attach to what it runs; empty for an engine that is launched."""

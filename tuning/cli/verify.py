@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.engine.handle import Launcher
     from harness.engine.spec import EngineSpec
     from harness.stopping import StopFlag
+    from harness.verify.break_even import BreakEven
     from harness.verify.procedure import Verification
 
 SERVER = Group("Which server", sort_key=0)
@@ -51,7 +52,9 @@ def verify(
     api_key_env: Annotated[
         str | None, Parameter(group=SERVER, help="Environment variable that holds the server's API key.")
     ] = None,
-    tokens: Annotated[int, Parameter(group=COST, validator=Number(gte=64), help="Length of each prompt.")] = 2000,
+    tokens: Annotated[
+        int, Parameter(group=COST, validator=Number(gte=64), help="Length of the longest prompts.")
+    ] = 2000,
     probes: Annotated[int, Parameter(group=COST, validator=Number(gte=5, lte=100), help="Prompts that are timed.")] = 8,
     fill_tokens: Annotated[
         int, Parameter(group=COST, validator=Number(gte=1), help="Most tokens sent to fill the device, which evicts.")
@@ -164,11 +167,12 @@ def _rows(verification: Verification) -> list[tuple[str, str]]:
     rows = [
         ("HiCache, says the engine", "on" if verification.hicache else "off"),
         ("device KV pool", f"{verification.device_pool_tokens:,} tokens"),
-        ("prompts", f"{verification.prompt_tokens:,} tokens each"),
+        ("prompts", f"{verification.prompt_tokens:,} tokens, and some shorter"),
         ("sent to fill the device", f"{verification.fill_tokens:,} tokens" + _cut(verification)),
         ("TTFT cold", f"{found.cold_s * 1000:.0f} ms"),
         ("TTFT from the device", _ms(found.device_s)),
         ("TTFT from the host", _ms(found.host_s)),
+        ("reloading is faster from", _break_even(found.break_even)),
         ("came back from the host", f"{found.host_share:.0%} of the prompts"),
     ]
     if counters is not None:
@@ -183,6 +187,12 @@ def _cut(verification: Verification) -> str:
 
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1000:.0f} ms"
+
+
+def _break_even(found: BreakEven | None) -> str:
+    return (
+        "-" if found is None or found.tokens is None else f"{max(found.tokens, found.shortest_tokens):,.0f} tokens on"
+    )
 
 
 def _count(tokens: int | None) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from harness.errors import EngineMissing
+from harness.files import write_atomically
 from scenarios.strict import StrictModel
 
 SGLANG_VERSION = "0.5.15"
@@ -121,9 +122,7 @@ def finished(home: Path) -> Installed | None:
 
 def record(home: Path, done: Installed) -> None:
     """Write what the installation in `home` has finished, so that a reader sees all of it or nothing."""
-    partial = home / "installed.json.partial"
-    partial.write_text(done.model_dump_json(), encoding="utf-8")
-    partial.replace(home / "installed.json")
+    write_atomically(home / "installed.json", done.model_dump_json())
 
 
 def packages_fingerprint() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.load_conditions import LoadConditions
+from harness.load_conditions import LoadConditions, Sign
 from harness.telemetry import Headroom, Telemetry
 from harness.telemetry.sample import Sample, frame
 
@@ -44,6 +44,17 @@ def test_other_work_is_what_neither_we_nor_the_engine_did() -> None:
     assert found.host.engine_cores == pytest.approx(0.25)
     assert remarks(found) == ["the machine was busy with other work, which took more than 25% of its cores"]
     assert remarks(cpu(0.6 * capacity_s, 0, 0))[0].endswith("more than 50% of its cores")
+
+
+def test_signs_are_the_remarks_in_words_that_do_not_vary() -> None:
+    """Whatever figures and names stand in the sentences."""
+    busy = cpu(0.3 * LOAD_S * CORES, 0, 0, stolen_s=0.1 * LOAD_S * CORES)
+    assert busy.signs == {Sign.MACHINE_BUSY, Sign.CORES_STOLEN}
+    swapping = seen(
+        {"swapped_in_bytes": 0, "device_xid": 79}, {"swapped_in_bytes": 5, "device_xid": 79}, scrapes=(2, 1)
+    )
+    assert swapping.signs == {Sign.SWAPPED, Sign.XID, Sign.SCRAPES_FAILED}
+    assert seen({}, {}).signs == frozenset()
 
 
 def test_a_machine_of_our_own_needs_no_remark() -> None:

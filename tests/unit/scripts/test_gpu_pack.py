@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from harness.engine.preflight import check_model, kv_bytes_per_token, read_model_config
+from harness.engine.model_shape import kv_bytes_per_token, read_model_config
+from harness.engine.preflight import check_model
 from scenarios import PromptTokenizer
 from scenarios.prompts import PromptWriter
 from scripts.gpu.model import SPECIAL, VOCABULARY, write_model

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.engine.attach import AttachedEngine, Attachment
+from harness.engine.handle import LaunchPlan
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.errors import EngineError, LoadError
+from harness.kept import KeptEngine
 from harness.lab import Lab
 from harness.load.job import ApiName
 from harness.store import Purpose, TrialRecord, folder_of, write_trial
@@ -49,6 +52,18 @@ class LimitWatchQuiet(QuietWatch):
     def probe_ends(self, probe: ProbeResult, seconds: float) -> None:
         """Keep the probe."""
         self.probes.append(probe)
+
+
+class EndsOnce(AttachedEngine):
+    """An engine that tells when it is ended."""
+
+    def __init__(self, ended: list[str]) -> None:
+        super().__init__(Attachment(url="http://127.0.0.1:1"), Path("engine.log"))
+        self._ended = ended
+
+    def stop(self, *, term_s: float = 30.0, must_hurry: Callable[[], bool] = lambda: False) -> None:
+        """Tell it."""
+        self._ended.append("ended")
 
 
 class Bench:
@@ -113,6 +128,17 @@ def test_the_limit_is_found_and_said(bench: Bench) -> None:
     assert f"{limit.meets_per_s:g} sessions/s keep ttft.p99 <= 2s and errors <= 1%" in limit.sentence
     assert "not confirmed" not in limit.sentence
     assert [p.rate_per_s for p in limit.probes] == sorted(p.rate_per_s for p in limit.probes)
+
+
+def test_one_engine_serves_all_probes(bench: Bench) -> None:
+    """Each is told that its setting follows, and what the last one has kept is ended, however the search ends."""
+    bench.answer = lambda *_: failed(SETTING)
+    finder, ended = bench.finder(), list[str]()
+    finder.lab.kept = KeptEngine(EndsOnce(ended), LaunchPlan(()), SETTING, None, None)
+    with pytest.raises(EngineError):
+        finder.run()
+    assert finder.lab.followed_by == SETTING
+    assert ended == ["ended"]
 
 
 def test_a_stopped_search_goes_on_without_probing_again(bench: Bench) -> None:

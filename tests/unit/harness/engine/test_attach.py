@@ -24,7 +24,7 @@ from harness.engine.attach import (
 )
 from harness.engine.client import EngineClient
 from harness.engine.failure import Blame, FailureKind, LaunchFailed
-from harness.engine.handle import EngineHandle, Launcher
+from harness.engine.handle import EngineHandle, LaunchContext, Launcher
 from harness.engine.launch import ProcessLauncher
 from harness.engine.ledger import Ledger
 from harness.engine.process import free_port
@@ -80,7 +80,7 @@ def attached(machine: Path, restart: RestartHook | None) -> Attachment:
 def launch(launcher: AttachLauncher, folder: Path, **more: Any) -> AttachedEngine:
     """Attach, or restart and attach."""
     book = Ledger(folder / "running.json")
-    return launcher.launch(launcher.plan(SETTING), SETTING, log_path=folder / "hook.log", book=book, **more)
+    return launcher.launch(launcher.plan(SETTING), LaunchContext(folder / "hook.log", book, **more))
 
 
 @pytest.mark.parametrize("hand_over", ["append", "json"])
@@ -147,11 +147,10 @@ def test_a_hook_that_fails_is_classed_by_what_it_printed(
         assert failed.value.failure.said == "the restart hook ended with 1"
 
 
-def run(folder: Path, program: str, **more: Any) -> None:
+def run(folder: Path, program: str, *, timeout_s: float = 20.0, **more: Any) -> None:
     """Run a hook that is a few lines of Python."""
-    given: dict[str, Any] = {"timeout_s": 20.0, **more}
-    log, book = folder / "hook.log", Ledger(folder / "running.json")
-    run_hook([sys.executable, "-c", program], b"{}\n", log_path=log, book=book, **given)
+    context = LaunchContext(folder / "hook.log", Ledger(folder / "running.json"), **more)
+    run_hook([sys.executable, "-c", program], b"{}\n", context, timeout_s=timeout_s)
 
 
 def test_a_hook_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def test_a_local_process_is_launched_in_the_same_words(tmp_path: Path) -> None:
     assert list(plan.argv) == spec.argv(SETTING, plan.port)
     assert (plan.env, plan.base_url) == ({"A": "1"}, f"http://127.0.0.1:{plan.port}")
     book = Ledger(tmp_path / "running.json")
-    engine: EngineHandle = launcher.launch(plan, SETTING, log_path=tmp_path / "log", book=book)
+    engine: EngineHandle = launcher.launch(plan, LaunchContext(tmp_path / "log", book))
     proof = engine.stop(term_s=5)
     assert proof is not None
     assert proof.clean

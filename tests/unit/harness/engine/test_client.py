@@ -126,6 +126,16 @@ def test_generating_asks_for_one_token(server: Server, client: EngineClient) -> 
     assert (method, path, body["sampling_params"]["max_new_tokens"]) == ("POST", "/generate", 1)
 
 
+def test_a_change_is_asked_for_in_the_engine_s_words(server: Server, client: EngineClient) -> None:
+    """The body is as in SGLang's own example; an engine that knows no changes is no engine that took them."""
+    client.change({"pp-max-micro-batch-size": 8})
+    method, path, body, _ = server.asked[0]
+    assert (method, path, body) == ("POST", "/set_internal_state", {"server_args": {"pp_max_micro_batch_size": 8}})
+    server.answer = lambda *_: (404, "")
+    with pytest.raises(EngineUnreachable, match="does not change pp-max-micro-batch-size while it runs"):
+        client.change({"pp-max-micro-batch-size": 4})
+
+
 def test_warm_up_prompts_share_no_prefix(server: Server, client: EngineClient) -> None:
     """Each prompt has the asked length and begins with another token, so that none is served from a cache."""
     client.warm_up(requests=3, prompt_tokens=50)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.engine.docker import CONTAINER_FILE, Container, DockerEngine, DockerLauncher, Image, docker_argv
+from harness.engine.handle import LaunchContext
 from harness.engine.ledger import Ledger
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
@@ -107,7 +108,7 @@ def launched(launcher: DockerLauncher, tmp_path: Path) -> tuple[DockerEngine, Le
     """Start a container and wait until its engine answers."""
     book = Ledger(tmp_path / "running.json")
     plan = launcher.plan(SETTING)
-    engine = launcher.launch(plan, SETTING, log_path=tmp_path / "engine.log", book=book)
+    engine = launcher.launch(plan, LaunchContext(tmp_path / "engine.log", book))
     wait_for(engine.listens, "the container's engine")
     return engine, book
 
@@ -158,9 +159,8 @@ def test_a_stop_when_the_client_is_gone(launcher: DockerLauncher, tmp_path: Path
 def test_an_image_that_is_not_there(launcher: DockerLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's code and words are those of the failed launch; a stop is clean all the same."""
     monkeypatch.setenv("FAKE_DOCKER_REFUSES", "1")
-    engine = launcher.launch(
-        launcher.plan(SETTING), SETTING, log_path=tmp_path / "log", book=Ledger(tmp_path / "running.json")
-    )
+    context = LaunchContext(tmp_path / "log", Ledger(tmp_path / "running.json"))
+    engine = launcher.launch(launcher.plan(SETTING), context)
     wait_for(lambda: engine.exit_code is not None, "the client's refusal")
     assert engine.exit_code == 125
     assert "No such image" in engine.log_text
@@ -172,7 +172,7 @@ def test_no_docker_at_all(tmp_path: Path) -> None:
     """The message names the program and the way out."""
     launcher = DockerLauncher(spec(), Image("i", program=str(tmp_path / "docker")), tmp_path)
     with pytest.raises(EngineMissing, match="no such program; install Docker or use --engine local"):
-        launcher.launch(launcher.plan(SETTING), SETTING, log_path=tmp_path / "log", book=Ledger(tmp_path / "r"))
+        launcher.launch(launcher.plan(SETTING), LaunchContext(tmp_path / "log", Ledger(tmp_path / "r")))
 
 
 def test_an_id_that_can_t_be_read_is_no_container(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def test_memory_of_the_fullest_rank() -> None:
     assert told_memory({"internal_states": states}) == ToldMemory(round(1.5 * GIB), 3 * GIB, None)
 
 
+def test_graphs_that_are_told_one_by_one_add_up() -> None:
+    """0.5.23 names what they were captured for ([23] memory_usage.py)."""
+    states = [{"memory_usage": {"graph": {"prefill": 0.5, "decode": 1.5, "draft_decode": 0.0}}}]
+    assert told_memory({"internal_states": states}).graphs_bytes == 2 * GIB
+
+
 def test_hicache_that_was_to_be_off_and_is_on() -> None:
     """Off is the absence of a flag, and a server that was not restarted still has it."""
     found = list(differences(Setting(), {"enable_hierarchical_cache": True}))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from harness.engine import guard
+from harness.engine.ledger import Ledger
 from tests.support.processes import SLEEP, alive, wait_for
 
 HARNESS = """
@@ -29,7 +30,7 @@ time.sleep(600)
 
 
 def test_the_engine_ends_with_a_killed_harness(tmp_path: Path) -> None:
-    """After SIGKILL to the harness the kernel tells the engine to end."""
+    """After SIGKILL to the harness the kernel tells the engine to end; what is left on disk goes with the next run."""
     with subprocess.Popen(
         [sys.executable, "-c", HARNESS, str(tmp_path), SLEEP], stdout=subprocess.PIPE, text=True
     ) as harness:
@@ -40,7 +41,11 @@ def test_the_engine_ends_with_a_killed_harness(tmp_path: Path) -> None:
         wait_for(lambda: not alive(engine), "end of the engine")
     with contextlib.suppress(ChildProcessError):
         os.waitpid(engine, 0)  # this process may have adopted it, as any that has launched an engine
-    assert (tmp_path / "running.json").exists()
+    book = Ledger(tmp_path / "running.json")
+    assert book.scratch.exists()
+    book.end_orphans()
+    assert list(tmp_path.glob("*.json")) == []
+    assert not book.scratch.exists()
 
 
 def test_nothing_is_launched_for_a_harness_that_is_gone() -> None:

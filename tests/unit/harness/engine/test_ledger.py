@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from harness.engine import ledger
 from harness.engine.ledger import Ledger, Owned, end
 from harness.engine.process import EngineProcess
+from harness.errors import StoreError
 from tests.support.processes import SLEEP, alive, foreign, wait_for, with_child
 
 
@@ -111,11 +113,36 @@ def test_a_reboot_forgets(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_scratch_is_empty_and_goes_with_the_session(tmp_path: Path) -> None:
+    """Another one for each study, readable by nobody else, and short enough for the names of sockets."""
+    one, other = Ledger(tmp_path / "one" / "running.json"), Ledger(tmp_path / "other" / "running.json")
+    assert one.scratch != other.scratch
+    (one.make_scratch() / "left").write_text("")
+    assert list(one.make_scratch().iterdir()) == []
+    assert one.scratch.stat().st_mode & 0o777 == 0o700
+    assert len(one.scratch.name) < 40
+    one.clear()
+    assert not one.scratch.exists()
+
+
+def test_scratch_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of somebody else's is written to."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    book = Ledger(tmp_path / "running.json")
+    book.scratch.write_text("")
+    with pytest.raises(
+        StoreError, match=r"cannot be made \(File exists\); remove it, or name another folder in TMPDIR"
+    ):
+        book.make_scratch()
+
+
 def test_the_launched_engine_is_what_the_ledger_names(tmp_path: Path) -> None:
-    """A second harness ends the engine that the first has launched."""
+    """A second harness ends the engine that the first has launched, and removes its temporary files."""
     path = tmp_path / "running.json"
     engine = EngineProcess.launch(
         [sys.executable, "-c", SLEEP], env={}, port=1, log_path=tmp_path / "log", book=Ledger(path)
     )
+    assert Ledger(path).scratch.exists()
     assert Ledger(path).end_orphans() == 1
+    assert not Ledger(path).scratch.exists()
     assert engine.stop().clean

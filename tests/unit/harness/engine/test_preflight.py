@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.engine.failure import Blame, FailureKind, LaunchFailed
-from harness.engine.memory import DeviceForecast, DeviceRoom, Learned, MemoryForecast, SeenMemory
+from harness.engine.memory import DeviceForecast, DeviceRoom, Learned, MemoryForecast, SeenMemory, host_pool_bytes
 from harness.engine.model_shape import kv_bytes_per_token, read_model_config
 from harness.engine.preflight import (
     LAST_PORT,
@@ -23,9 +21,7 @@ from harness.engine.preflight import (
     check_model,
     check_port,
     check_rules,
-    check_storage,
     check_swap,
-    host_pool_bytes,
     preflight,
 )
 from harness.engine.setting import Setting
@@ -381,18 +377,6 @@ def test_a_derived_port_that_is_none() -> None:
     """Above 55,535 the derived port is no port."""
     with pytest.raises(ConfigError, match="gRPC port 65536 from it, which is no port; give one up to 55535"):
         check_port(55_536, "127.0.0.1", Surroundings())
-
-
-def test_disk_for_the_storage_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder need not exist yet; the disk below it keeps 5 % free."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=100 * GB, free=35 * GB))
-    around = Surroundings(fixed={"hicache-storage-backend": "file"})
-    env = {"SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR": str(tmp_path / "a" / "b")}
-    check_storage(around, env, needed_bytes=30 * GB)
-    with pytest.raises(ConfigError, match=r"a/b has 30\.0 GB to give away and 31\.0 GB are needed; free space or name"):
-        check_storage(around, env, needed_bytes=31 * GB)
-    check_storage(Surroundings(), env, needed_bytes=31 * GB)
-    check_storage(Surroundings(fixed={"hicache-storage-backend": "mooncake"}), env, needed_bytes=31 * GB)
 
 
 @pytest.mark.parametrize("told", [[None], [0], [5 * GB, 5 * GB], [5 * GB, 5 * GB + 1000]])

@@ -207,6 +207,21 @@ def test_a_launch_that_cannot_be_recorded_is_taken_back(tmp_path: Path) -> None:
             [sys.executable, "-c", SLEEP], env={}, port=1, log_path=tmp_path / "log", book=FullDisk(tmp_path / "l")
         )
     assert not psutil.pid_exists(started[0].pid)
+    assert not Ledger(tmp_path / "l").scratch.exists()
+
+
+def test_temporary_files_go_with_the_engine(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie in a folder of its own; what it compiles is found again by the next, or is where the user says."""
+    say = "import os, tempfile; print(tempfile.mkstemp()[1], os.environ['TORCHINDUCTOR_CACHE_DIR'])"
+    engine = launch(f"{say}; {SLEEP}")
+    left, kernels = engine.log_text.split()[:2]
+    assert Path(left).parent == Ledger(tmp_path / "running.json").scratch
+    assert not Path(kernels).is_relative_to(Path(left).parent)
+    assert Path(left).exists()
+    engine.stop()
+    assert not Path(left).parent.exists()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    assert launch(f"{say}; {SLEEP}").log_text.split()[1] == "/mine"
 
 
 def test_the_engine_s_environment_is_not_the_guard_s(launch: Launch, tmp_path: Path) -> None:

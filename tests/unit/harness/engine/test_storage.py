@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.engine.launch import ProcessLauncher
-from harness.engine.preflight import STORAGE_FOLDER_VARIABLE
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
-from harness.engine.storage import StorageTier
+from harness.engine.storage import STORAGE_FOLDER_VARIABLE, StorageTier
 from harness.engine.surroundings import Surroundings
-from harness.errors import StoreError
+from harness.errors import ConfigError, StoreError
 
+GB = 10**9
 ON = Setting(hicache=True)
 STORING = Setting(hicache=True, extra={"hicache-storage-backend": "file"})
 FILE = Surroundings(fixed={"hicache-storage-backend": "file"})
@@ -52,6 +54,22 @@ def test_a_folder_that_the_user_names_is_not_ours(tmp_path: Path) -> None:
     theirs.write_bytes(b"kv")
     assert tiers[0].empty(STORING) is True
     assert [path.exists() for path in (*stored, theirs)] == [False, True, True]
+
+
+def test_disk_for_the_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder need not exist yet; the disk below it keeps 5 % free."""
+    asked = list[Path]()
+
+    def disk_usage(path: Path) -> SimpleNamespace:
+        asked.append(path)
+        return SimpleNamespace(total=100 * GB, free=35 * GB)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    tier = StorageTier(tmp_path / "study", env={STORAGE_FOLDER_VARIABLE: str(tmp_path / "a" / "b")})
+    tier.check_room(needed_bytes=30 * GB)
+    with pytest.raises(ConfigError, match=r"has 30\.0 GB to give away and 31\.0 GB are needed; free space or name"):
+        tier.check_room(needed_bytes=31 * GB)
+    assert asked == [tmp_path, tmp_path]
 
 
 def test_it_is_emptied(tmp_path: Path) -> None:

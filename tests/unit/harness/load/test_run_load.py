@@ -336,7 +336,7 @@ def test_the_key_is_sent_and_written_nowhere(
     ("changes", "message"),
     [
         ({"api": ApiName.GENERATE}, "session a carries text"),
-        ({"api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY holds no API key"),
+        ({"api_key_env": "NO_SUCH_KEY"}, "--api-key-env NO_SUCH_KEY: that variable holds no key"),
         ({"plan_path": Path("nowhere.jsonl")}, "nowhere.jsonl"),
     ],
 )

@@ -26,7 +26,9 @@ FIGURES = TrialFigures(
     "search",
     "measured",
     ttft_s={0.5: 0.1, 0.99: 0.9},
-    headroom=Headroom(device_bytes=None, host_bytes=800, cgroup_bytes=300, device_reason="no GPU"),
+    headroom=Headroom(
+        device_bytes=None, host_bytes=800, cgroup_bytes=300, device_reason="no GPU", host_double_bytes=-50
+    ),
     cached_ratio={"device": 0.5, "host": 0.25},
     requests={"ok": 90, "failed": 2},
     reload_tokens=1200,
@@ -34,6 +36,7 @@ FIGURES = TrialFigures(
     eviction_s=0.25,
     reload=ReloadFigures({"estimate": 0.01, "low": -0.02}, {"estimate": 2e-6}, {"high": 5e-5}, None),
     steps_s={"load": 30.0},
+    remarks={"swapped": True, "xid": False},
 )
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -89,6 +92,9 @@ def test_a_trial_shows_what_was_measured(tmp_path: Path) -> None:
         "ttft_seconds 0.99": 0.9,
         "headroom_bytes host": 800,
         "headroom_bytes cgroup": 300,
+        "headroom_doubled_bytes host": -50,
+        "remark_state swapped": 1,
+        "remark_state xid": 0,
         "cached_ratio device": 0.5,
         "cached_ratio host": 0.25,
         "reload_tokens": 1200,

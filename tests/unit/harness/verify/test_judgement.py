@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.verify.judgement import Answer, Judgement, judge
 from harness.verify.timing import Timing
 
 TOKENS = 2000
 
 
-def timings(seconds: float, *, device: int | None = 0, host: int | None = 0, count: int = 8) -> list[Timing]:
+def timings(
+    seconds: float, *, device: int | None = 0, host: int | None = 0, count: int = 8, tokens: int = TOKENS
+) -> list[Timing]:
     """Make a round of prompts whose times differ by a few percent."""
-    return [Timing(seconds * (1 + i / 100), TOKENS, device, host, 0) for i in range(count)]
+    return [Timing(seconds * (1 + i / 100), tokens, device, host, 0) for i in range(count)]
 
 
 def judged(evicted: list[Timing], *, hicache: bool = True) -> Judgement:
@@ -63,3 +67,27 @@ def test_a_few_host_hits_among_recomputed_prompts_are_not_the_rule() -> None:
     found = judged([*timings(1.0, count=6), *timings(0.1, host=1999, count=2)])
     assert found.answer is Answer.NOT_USED
     assert found.host_share == 0.25
+
+
+def test_shorter_prompts_say_from_which_length_on_it_pays() -> None:
+    """They have no part in the answer, which is that of the longest."""
+    lengths = (250, 500, 1000, TOKENS)
+    cold = [timing for tokens in lengths for timing in timings(0.0005 * tokens, tokens=tokens)]
+    again = [timing for tokens in lengths for timing in timings(0.1, device=tokens, tokens=tokens)]
+    evicted = [timing for tokens in lengths for timing in timings(0.3, host=tokens, tokens=tokens)]
+    found = judge(cold, again, evicted, hicache=True)
+    assert (found.answer, found.host_share) == (Answer.PAYS, 1.0)
+    assert found.cold_s == pytest.approx(1.035)
+    assert found.break_even is not None
+    assert (found.break_even.shortest_tokens, found.break_even.longest_tokens) == (250, TOKENS)
+    assert found.break_even.tokens is not None
+    assert 500 < found.break_even.tokens < 700
+    assert "times faster than computing them again. Reloading is faster from about" in found.sentence
+
+
+def test_lengths_that_did_not_come_back_are_not_compared() -> None:
+    """A prompt that was computed again says nothing of reloads."""
+    cold = [timing for tokens in (500, 1000, TOKENS) for timing in timings(0.5, tokens=tokens)]
+    evicted = [timing for tokens in (500, 1000, TOKENS) for timing in timings(0.1, host=tokens // 1999, tokens=tokens)]
+    found = judge(cold, cold, evicted, hicache=True)
+    assert found.break_even is None

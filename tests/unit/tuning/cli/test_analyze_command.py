@@ -85,7 +85,7 @@ def test_a_trace_of_lengths_alone_shows_its_arrivals(capsys: pytest.CaptureFixtu
         (["--gpu-memory-gib", "80"], "--gpu-memory-gib alone says nothing of the KV pool"),
         (
             ["--gpu-memory-gib", "10", "--weights-gib", "14", "--kv-bytes-per-token", "57344"],
-            "10 GiB x 0.88 leave no KV pool beside weights of 14.0 GiB",
+            "10 GiB x 0.603 leave no KV pool beside weights of 14.0 GiB",
         ),
         (["--model", "./nowhere"], "--model ./nowhere: no such folder"),
         (["--page-size", "0"], "page-size"),

@@ -38,6 +38,7 @@ ATTACH = ("search", "--engine", "attach", "--url")
         (("compare", "off", "of", "--engine", "cpu"), "setting `of`: unknown word `of`; did you mean `off`?"),
         ((*CPU, "--load-limit", "soon"), "--load-limit soon: write a duration above zero"),
         ((*CPU, "--ready-timeout", "0s"), "--ready-timeout 0s: write a duration above zero"),
+        ((*CPU, "--hang-after", "never"), "--hang-after never: "),
         ((*CPU, "--constraint", "error <= 1%"), "constraint `error <= 1%`: unknown metric `error`; did you mean `er"),
         ((*CPU, "--objective", "ttft.p98"), "--objective `ttft.p98`: unknown metric `ttft.p98`; did you mean `ttft.p9"),
         (

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.process import StopProof
 from harness.engine.setting import Setting
 from harness.load.job import JOB_FILE, ApiName, LoadJob
-from harness.store import TrialRecord
+from harness.load_conditions import LoadConditions, Sign
+from harness.store import Hygiene, TrialRecord
+from harness.telemetry import Headroom, Telemetry
+from harness.telemetry.sample import Sample, frame
 from tests.support.console import Run
 from tests.support.exports import h200_study
 from tests.support.simulated import SimulatedEngine
@@ -28,6 +32,18 @@ def test_a_measured_trial() -> None:
     assert figures.headroom is not None
     assert figures.headroom.host_bytes == 9 * GIB
     assert (figures.number, figures.purpose, figures.outcome, figures.failure) == (3, "search", "measured", None)
+
+
+def test_what_was_remarked_is_exported() -> None:
+    """Every sign is there once the load was watched, so that an alert sees it come; before, none is."""
+    assert figures_of(measured(OFF)).remarks == {}
+    telemetry = Telemetry(
+        frame([Sample(0, swapped_in_bytes=0), Sample(1, swapped_in_bytes=9)]), Headroom(None, None, None), 2, 0, None
+    )
+    left = Hygiene(memory_back=False, stop=StopProof(exit_code=-9, killed=0, left=1, port_free=True))
+    found = figures_of(measured(OFF, conditions=LoadConditions.of(telemetry), hygiene=left)).remarks
+    assert {name for name, seen in found.items() if seen} == {"swapped", "processes left", "device memory kept"}
+    assert set(found) == {*Sign, "processes left", "device memory kept"}
 
 
 def test_a_failed_trial_has_its_class_and_no_figures() -> None:

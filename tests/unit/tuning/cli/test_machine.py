@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.engine.memory import CONTEXT_BYTES
 from scenarios.errors import ConfigError
 from tuning.cli.machine import MachineOptions
 
@@ -43,18 +44,37 @@ def test_a_latent_is_on_every_rank(tmp_path: Path) -> None:
 
 
 def test_the_device_pool_is_what_the_weights_leave(tmp_path: Path) -> None:
-    """80 GiB x 0.5 less 4 GiB of weights are 36 GiB of KV; two ranks share weights and heads."""
+    """Half of 80 GiB and of what CUDA takes, less 4 GiB of weights, is KV; two ranks share weights and heads."""
     folder = model(tmp_path, GQA, 4 * 2**30)
     options = MachineOptions(model=folder, gpu_memory_gib=80, mem_fraction_static=0.5)
-    assert options.machine().device_tokens == 36 * 2**30 // 57_344
+    usable = 80 * 2**30 - CONTEXT_BYTES
+    assert options.machine().device_tokens == (usable // 2 - 4 * 2**30) // 57_344
     both = MachineOptions(model=folder, gpu_memory_gib=80, mem_fraction_static=0.5, tp_size=2)
-    assert both.machine().device_tokens == 38 * 2**30 // 28_672
+    assert both.machine().device_tokens == (usable // 2 - 2 * 2**30) // 28_672
+
+
+def test_the_share_is_sglang_s_own_by_default(tmp_path: Path) -> None:
+    """As for a launch: a larger GPU prefills in larger chunks and captures more graphs, and keeps room for them."""
+    options = MachineOptions(model=model(tmp_path, GQA, 4 * 2**30))
+    for gpu_memory_gib, share in ((80, 0.83), (40, 0.823)):
+        usable = gpu_memory_gib * 2**30 - CONTEXT_BYTES
+        machine = replace(options, gpu_memory_gib=gpu_memory_gib).machine()
+        assert machine.device_tokens == (round(share * usable) - 4 * 2**30) // 57_344
+
+
+def test_weights_are_counted_where_there_are_no_files(tmp_path: Path) -> None:
+    """A folder with config.json alone is enough."""
+    counted = {**GQA, "intermediate_size": 18_944, "vocab_size": 152_064}
+    machine = MachineOptions(model=model(tmp_path, counted), gpu_memory_gib=80, mem_fraction_static=0.5).machine()
+    assert machine.device_tokens is not None
+    kv_bytes = (80 * 2**30 - CONTEXT_BYTES) // 2 - machine.device_tokens * 57_344
+    assert kv_bytes == pytest.approx(15.2e9, rel=0.01)
 
 
 def test_the_pool_of_a_real_h200_is_estimated_well() -> None:
     """141 x 0.12 with the 7B shape of scripts/gpu (6.6 billion parameters, 12.3 GiB) gave 79,727 tokens."""
     options = MachineOptions(gpu_memory_gib=141, mem_fraction_static=0.12, weights_gib=12.3, kv_bytes_per_token=57_344)
-    assert options.machine().device_tokens == pytest.approx(79_727, rel=0.1)
+    assert options.machine().device_tokens == pytest.approx(79_727, rel=0.05)
 
 
 def test_a_known_pool_needs_no_estimate(tmp_path: Path) -> None:

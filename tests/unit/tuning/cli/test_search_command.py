@@ -264,12 +264,18 @@ def test_a_study_that_exists_is_not_mixed_with_a_new_one(run: Run, engine: Simul
     assert len(engine.asked) == 2
 
 
+def test_the_user_says_how_long_silence_is_no_hang(run: Run, engine: SimulatedEngine) -> None:
+    """Every trial waits so long."""
+    assert run(*CPU, "--hang-after", "5m").code == 0
+    assert {lab.hang_after_s for lab in engine.labs} == {300.0}
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (
             lambda: Path("results").touch(),
-            "cannot be written (Not a directory); free space or choose another --results",
+            "cannot be written (Not a directory); free space or choose another folder",
         ),
         (lambda: _write("results/s/study.json", "[]"), "results/s/study.json: not readable"),
     ],
