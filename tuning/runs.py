@@ -55,7 +55,7 @@ class Runs:
         """
         self.lab.rival = rival
         record = self._once(purpose, setting, plan)
-        if _deserves_another_try(record) and not self.lab.should_stop():
+        if deserves_another_try(record) and not self.lab.should_stop():
             record = self._once(purpose, setting, plan)
         return record
 
@@ -107,6 +107,7 @@ def _interrupted(record: TrialRecord) -> bool:
     return record.outcome is Outcome.INTERRUPTED
 
 
-def _deserves_another_try(record: TrialRecord) -> bool:
+def deserves_another_try(record: TrialRecord) -> bool:
+    """Whether the machine or the measurement was at fault, not the setting."""
     machine = record.failure is not None and record.failure.blame is Blame.MACHINE
     return machine or record.outcome is Outcome.INVALID
