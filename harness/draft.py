@@ -230,6 +230,7 @@ class Draft:
             reload=self._reload,
             conditions=self._conditions,
             client=self._load.outcome.client if self._load else None,
+            lost=self._load.outcome.lost if self._load else None,
             hygiene=Hygiene(**self._hygiene),
         )
 
@@ -251,6 +252,11 @@ class Draft:
             return Outcome.INVALID, complaint
         if reason := self._why_not_sustained(self._load.outcome.stopped, self._summary):
             return Outcome.NOT_SUSTAINABLE, reason
+        if lost := self._load.outcome.lost:
+            return Outcome.SURELY_WORSE, (
+                f"stopped after {lost.sessions} sessions, over which its TTFT P99 was {lost.change:.0%} above that of "
+                f"trial {lost.rival}, and surely {lost.change_low:.0%} at least"
+            )
         return Outcome.MEASURED, ""
 
     @staticmethod

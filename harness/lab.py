@@ -22,7 +22,7 @@ from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.engine.storage import StorageTier
 from harness.kept import KeptEngine
-from harness.load.job import ApiName, LoadJob
+from harness.load.job import ApiName, LoadJob, Rival
 from harness.metrics import Slo
 from harness.telemetry import HostMemory, Nvml, NvmlUnavailable, Source, Unavailable
 from harness.telemetry.sources import HostSource
@@ -63,7 +63,8 @@ class Lab:
     """A load whose TTFT P99 cannot meet this any more is stopped; None lets it end."""
     slos: tuple[Slo, ...] = ()
     """The service levels that the goodput of each trial is told of."""
-
+    rival: Rival | None = None
+    """A load that is surely worse than this trial, which played the same plan, is stopped; None lets it end."""
     followed_by: Setting | None = None
     """What the next trial will measure, where the caller knows; an engine that can go on with it is kept."""
     kept: KeptEngine | None = None
@@ -144,6 +145,7 @@ class Lab:
             processes=self.load_processes,
             session_header=self.session_header,
             slo_ttft_s=self.slo_ttft_s,
+            rival=self.rival,
         )
 
     def stop_term_s(self) -> float:

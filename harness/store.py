@@ -8,12 +8,14 @@ trials/0003-search/
 
 History of the format (`schema_version` of trial.json):
     1  first version
+    2  purposes `compare` and `stress`, outcome `surely worse` with `lost`
 """
 
 from __future__ import annotations
 
 import enum
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -26,15 +28,15 @@ from harness.engine.process import StopProof
 from harness.engine.setting import Setting
 from harness.errors import ConfigError, StoreError
 from harness.files import write_atomically
-from harness.load.job import ClientHealth
+from harness.load.job import ClientHealth, Lost
 from harness.load_conditions import LoadConditions
 from harness.reload_cost import ReloadCost
 from harness.summary import Summary
 from harness.telemetry import CacheDelta, Headroom
 from scenarios.strict import StrictModel
 
-SCHEMA_VERSION = 1
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+SCHEMA_VERSION = 2
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda record: record}
 """From version N to N + 1; a reader applies them one after the other."""
 
 TRIAL_FILE = "trial.json"
@@ -42,7 +44,8 @@ REQUESTS_FILE = "requests.parquet"
 SAMPLES_FILE = "samples.parquet"
 ENGINE_LOG_FILE = "engine.log"
 
-Purpose = Literal["search", "confirm", "limit"]
+Purpose = Literal["search", "confirm", "limit", "compare", "stress"]
+"""Why a trial is run: only those of `search` are proposals, and only they are told to the sampler."""
 
 
 class Outcome(enum.StrEnum):
@@ -51,6 +54,8 @@ class Outcome(enum.StrEnum):
     MEASURED = "measured"
     NOT_SUSTAINABLE = "not sustainable"
     """The load did not reach a steady state or did not end in time; its P99 is never compared."""
+    SURELY_WORSE = "surely worse"
+    """Stopped early: over the sessions played so far it was surely worse than the best. Its P99 is never compared."""
     INVALID = "invalid"
     """The measurement is at fault, not the setting: the client was the bottleneck, or the start was not cold."""
     FAILED = "failed"
@@ -131,6 +136,8 @@ class TrialRecord(StrictModel):
     conditions: LoadConditions | None = None
     """What happened on the machine under its load."""
     client: ClientHealth | None = None
+    lost: Lost | None = None
+    """By how much it was surely worse than the best one so far, which ended its load early."""
     hygiene: Hygiene = Field(default_factory=Hygiene)
 
     @property
@@ -140,8 +147,9 @@ class TrialRecord(StrictModel):
 
     @property
     def usable(self) -> bool:
-        """Whether its P99 may be compared with others'."""
-        return self.outcome is Outcome.MEASURED and self.summary is not None and self.summary.steady is not None
+        """Whether its P99 may be compared with others'; one that is no number sorts anywhere, and may not."""
+        steady = self.summary.steady if self.summary else None
+        return self.outcome is Outcome.MEASURED and steady is not None and math.isfinite(steady.p99_s)
 
     @property
     def p99_s(self) -> float:

@@ -1,4 +1,4 @@
-"""How much a search may spend, in trials and in seconds."""
+"""How much a search may spend, in trials and in seconds; and how people write durations and shares."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def parse_duration(text: str, flag: str) -> float:
     if "".join(number + unit for number, unit in parts) != text or seconds == 0:
         raise ConfigError(f"{flag} {text}: write a duration above zero, such as 90s, 15m, 2h or 1h30m")
     return seconds
+
+
+def parse_share(text: str, flag: str) -> float:
+    """Read a percentage such as `5%` as a share; raise ConfigError naming the flag."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    if not found or not 0 < float(found[1]) <= 100:
+        raise ConfigError(f"{flag} {text}: write a percentage above 0%, such as 5%")
+    return float(found[1]) / 100
 
 
 @dataclass

@@ -63,6 +63,14 @@ class Effort(StrictModel):
     budget_s: float | None = Field(default=None, gt=0)
     confirm_top: int = Field(ge=0)
     confirm_rounds: int = Field(ge=0)
+    confirm_rounds_most: int = Field(default=0, ge=0)
+    """Rounds after `confirm_rounds` are played up to so many, while differences that count are not settled."""
+    confirm_until: float = Field(default=0.05, gt=0)
+    """Width of the interval of a relative difference that settles it."""
+    racing: bool = True
+    """Whether the load of a proposal ends early once it is surely worse than the best one so far."""
+    stress: bool = False
+    """Whether the winner is measured under more load too, if the budget allows it."""
     ready_timeout_s: float = Field(gt=0)
 
     def confirm_trials(self, baselines: int) -> int:

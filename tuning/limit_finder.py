@@ -18,7 +18,7 @@ from scenarios.strict import StrictModel
 from tuning.limit import Bisection, Bracket, Probe
 from tuning.locks import alone
 from tuning.objective import Objective
-from tuning.search import Measure
+from tuning.runs import Measure
 
 INVALID_TRIES = 2
 

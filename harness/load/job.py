@@ -51,6 +51,8 @@ class Stopped(enum.StrEnum):
     """Time to first token only grows: the engine does not sustain this load, and more of it would tell no more."""
     SLO_MISSED = "slo_missed"
     """So many requests have missed the service level that the P99 cannot meet it any more."""
+    SURELY_WORSE = "surely_worse"
+    """The P99 over the sessions played so far is surely above that of the rival, which played the same ones."""
 
 
 class Timeouts(StrictModel):
@@ -62,6 +64,30 @@ class Timeouts(StrictModel):
     idle_s: Seconds = 60.0
     """Between two reads after the first token."""
     total_s: Seconds = 900.0
+
+
+class Rival(StrictModel):
+    """The best trial so far, which played the same plan."""
+
+    trial: int
+    requests_path: Path
+    p99_s: float
+    """TTFT P99 of its steady window."""
+
+
+class Lost(StrictModel):
+    """By how much a load was surely worse than its rival when it was stopped."""
+
+    rival: int
+    """The number of the rival's trial."""
+    sessions: int
+    """How many sessions both had played by then."""
+    change: float
+    """The P99 over these sessions relative to the rival's: 0.5 is half as long again."""
+    change_low: float
+    """The least that it surely is."""
+    p99_s: float
+    """What the P99 of the whole load would have been, in seconds: a guess for whoever proposes settings, no figure."""
 
 
 class LoadJob(StrictModel):
@@ -96,6 +122,8 @@ class LoadJob(StrictModel):
     """How long counted sessions are watched before that may be said."""
     slo_ttft_s: Seconds | None = None
     """Stop once the P99 of the counted turns cannot meet this time to first token any more."""
+    rival: Rival | None = None
+    """Stop once the P99 is surely worse than that of this trial."""
 
     @field_validator("base_url")
     @classmethod
@@ -183,6 +211,8 @@ class LoadOutcome(StrictModel):
     counts: tuple[PhaseCounts, ...]
     clients: tuple[ClientHealth, ...]
     """One for each process that played."""
+    lost: Lost | None = None
+    """By how much it was worse than its rival; None unless that has stopped it."""
     locust_requests: int
     """Locust's own count, for display: it can be reset in the middle of a run, the records can not."""
     locust_version: str

@@ -149,4 +149,5 @@ def _answered(exchange: Exchange) -> Answered | None:
     times_ns = exchange.reply.delta_times_ns
     if not times_ns:
         return None
-    return Answered(exchange.turn, exchange.scheduled_ns, times_ns[0] - exchange.scheduled_ns)
+    ttft_ns = times_ns[0] - exchange.scheduled_ns
+    return Answered(exchange.turn, exchange.scheduled_ns, ttft_ns, exchange.session.session_id)

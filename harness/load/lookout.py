@@ -7,7 +7,8 @@ import statistics
 from collections import deque
 
 from harness.load.divergence import Divergence
-from harness.load.job import LoadJob, LoadProgress, Stopped
+from harness.load.job import LoadJob, LoadProgress, Lost, Stopped
+from harness.load.race import Race
 from harness.load.report import Report
 from scenarios.plan import Phase, Plan
 
@@ -26,6 +27,9 @@ class Lookout:
         self._divergence = Divergence(job.diverging_least_s) if job.stop_when_diverging else None
         self._slo_ns = None if job.slo_ttft_s is None else round(job.slo_ttft_s * 1e9)
         self._missed = 0
+        self._race = Race(job.rival) if job.rival is not None else None
+        self.lost: Lost | None = None
+        """By how much the load is worse than its rival, once that has ended it."""
 
     def hear(self, process: int, report: Report) -> None:
         """Take the newest report of one process."""
@@ -33,6 +37,8 @@ class Lookout:
         self._recent_ttft_ns.extend(request.ttft_ns for request in report.answered)
         if self._divergence is not None:
             self._divergence.add(report.answered)
+        if self._race is not None:
+            self._race.add(report.answered)
         if self._slo_ns is not None:
             self._missed += sum(request.ttft_ns > self._slo_ns for request in report.answered)
 
@@ -47,6 +53,9 @@ class Lookout:
         waiting = [request for report in self._reports.values() for request in report.waiting]
         if self._divergence is not None and self._divergence.look(now_ns, waiting):
             return Stopped.DIVERGED
+        if self._race is not None and (lost := self._race.look()):
+            self.lost = lost
+            return Stopped.SURELY_WORSE
         return None
 
     def progress(self, now_ns: int) -> LoadProgress:

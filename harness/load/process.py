@@ -66,6 +66,7 @@ def _play_alone(job: LoadJob, plan: Plan) -> LoadOutcome:
         stopped=stage.ledger.stopped or Stopped.INTERRUPTED,
         counts=stage.ledger.counts(),
         clients=(client,),
+        lost=lookout.lost,
         locust_requests=stage.locust_requests,
         locust_version=locust.__version__,
         python_version=platform.python_version(),
@@ -73,7 +74,8 @@ def _play_alone(job: LoadJob, plan: Plan) -> LoadOutcome:
 
 
 def _play_together(job: LoadJob, plan: Plan, processes: int) -> LoadOutcome:
-    crew = Crew(job, Lookout(job, plan, processes=processes), processes)
+    lookout = Lookout(job, plan, processes=processes)
+    crew = Crew(job, lookout, processes)
     started_at_utc = _utc()
     stopped = crew.play(_tell)
     played, records = merge(job.out_dir, processes)
@@ -85,6 +87,7 @@ def _play_together(job: LoadJob, plan: Plan, processes: int) -> LoadOutcome:
         stopped=stopped,
         counts=add_counts([share.counts for share in played]),
         clients=tuple(share.client for share in played),
+        lost=lookout.lost,
         locust_requests=sum(share.locust_requests for share in played),
         locust_version=locust.__version__,
         python_version=platform.python_version(),

@@ -16,6 +16,7 @@ class Answered:
     turn: int
     scheduled_ns: int
     ttft_ns: int
+    session_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Exporter(Exposition):
             self._by_role[BEST] = best
         if baseline is not None and figures.ttft_s:
             self._by_role[baseline] = figures
-        if figures.purpose != "confirm" and figures.outcome != "interrupted":
+        if figures.purpose not in ("confirm", "stress") and figures.outcome != "interrupted":
             # A setting that is tried once more counts once; a search for a limit has one setting, at many rates.
             self._tried.add(figures.setting if figures.purpose == "search" else figures.number)
         self._outcomes[figures.purpose, figures.outcome] += 1

@@ -40,7 +40,7 @@ class Load:
         divergence = Divergence(least_s)
         turns = self.turns or [1] * len(self.scheduled_s)
         requests = [
-            Answered(turn, round(at * S), round(wait * S))
+            Answered(turn, round(at * S), round(wait * S), "s")
             for turn, at, wait in zip(turns, self.scheduled_s, self.ttft_s, strict=True)
         ]
         for now_ns in range(0, round((until_s or self.end_s) * S) + S, S):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+import numpy as np
+
 from harness.engine.memory import MemoryForecast, SeenMemory
 from harness.engine.setting import Setting
 from harness.lab import Lab
+from harness.load.job import Rival
 from harness.load.record import read_records
 from harness.store import REQUESTS_FILE, Purpose, Step, TrialRecord, folder_of, write_trial
 from harness.summary import summarise
@@ -22,20 +25,25 @@ class SimulatedEngine:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Purpose, Setting, int]] = []
+        self.rivals: list[Rival | None] = []
+        """Whom each trial raced against."""
         self.labs: list[Lab] = []
         """Where each was measured."""
         self.answers: dict[str, deque[TrialRecord]] = defaultdict(deque)
         """Answers in place of a measurement, by the key of the setting, each once."""
         self.after_each: Callable[[TrialRecord], None] = lambda record: None
-        self.trial_s: dict[Purpose, float] = {"search": TRIAL_S, "confirm": TRIAL_S}
+        self.trial_s: dict[Purpose, float] = defaultdict(lambda: TRIAL_S)
         self.slower_s: dict[str, float] = {}
         """What the trials of a setting take longer, by its key."""
+        self.noise = 0.0
+        """How much a request's time varies from one trial to the next: the sigma of a lognormal factor."""
         self.seen: SeenMemory | None = None
         """What each trial took."""
 
     def __call__(self, lab: Lab, *, number: int, purpose: Purpose, setting: Setting, plan: Plan) -> TrialRecord:
         """Measure, write the record, and let the time pass."""
         self.asked.append((purpose, setting, plan.seed))
+        self.rivals.append(lab.rival)
         self.labs.append(lab)
         waiting = self.answers[setting.key]
         memory = {"forecast": MemoryForecast(), "seen": self.seen}
@@ -44,7 +52,9 @@ class SimulatedEngine:
         seconds = self.trial_s[purpose] + self.slower_s.get(setting.key, 0.0)
         steps = (Step(name="load", seconds=seconds),)
         record = found.model_copy(update={"number": number, "purpose": purpose, "seed": plan.seed, "steps": steps})
-        write_requests(lab.root, record, base_ttft_s(plan.seed) * p99_s(setting))
+        base_s = base_ttft_s(plan.seed)
+        luck = np.random.default_rng([plan.seed, int(setting.key, 16)]).lognormal(0, self.noise, base_s.shape)
+        write_requests(lab.root, record, base_s * p99_s(setting) * luck)
         record = _with_goodput(record, lab)
         write_trial(record, folder_of(lab.root, number, purpose))
         self.after_each(record)

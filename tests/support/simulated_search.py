@@ -99,6 +99,7 @@ class Search:
             watch=self.watch,
             make_plan=lambda seed: Plan("simulated", seed, 1, ()),
             seed=SEED,
+            make_stress_plan=lambda seed: Plan("simulated", seed, 2, ()),
             measure=self.engine,
         )
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from harness.engine.failure import Failure, FailureKind
 from harness.engine.setting import Setting
+from harness.load.job import Lost
 from harness.load.record import RequestRecord, Status, write_records
 from harness.metrics import Latency
 from harness.statistics import Floats
@@ -88,6 +89,13 @@ def not_sustainable(setting: Setting, **changes: Any) -> TrialRecord:
     """Make a trial whose TTFT only grew: it has a P99 that means nothing."""
     reason = "time to first token only grew during the load"
     return measured(setting, 0.01, outcome=Outcome.NOT_SUSTAINABLE, reason=reason).model_copy(update=changes)
+
+
+def surely_worse(setting: Setting, **changes: Any) -> TrialRecord:
+    """Make a trial that was stopped early, as it was surely worse than trial 0: half a load has a P99 that lies."""
+    reason = "stopped after 24 sessions, over which its TTFT P99 was 60% above that of trial 0"
+    lost = Lost(rival=0, sessions=24, change=0.6, change_low=0.2, p99_s=1.6)
+    return measured(setting, 0.01, outcome=Outcome.SURELY_WORSE, reason=reason, lost=lost).model_copy(update=changes)
 
 
 def invalid(setting: Setting, **changes: Any) -> TrialRecord:

@@ -6,6 +6,7 @@ verdict; 130 interrupted, resumable.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -16,11 +17,25 @@ from rich.markup import escape
 
 from harness.engine.old_names import translate_command
 from scenarios.errors import HicacheTuneError
-from tuning.cli import analyze, dashboard, diagnose, engine, limit, nightly, report, scenario, search, trace, verify
+from tuning.cli import (
+    analyze,
+    compare,
+    dashboard,
+    diagnose,
+    engine,
+    limit,
+    nightly,
+    report,
+    scenario,
+    search,
+    trace,
+    verify,
+)
 from tuning.cli.configuration import SOURCES, check_sources
 
 WITH_HICACHE_FLAGS = ("search", "find-limit")
 """The commands that take a launch command's flags for HiCache, also as articles write them."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 ERROR = 1
 INTERRUPTED = 130
 
@@ -32,6 +47,7 @@ app: App = App(
 )
 app.command(search.search, name="search")
 app.command(limit.find_limit, name="find-limit")
+app.command(compare.compare, name="compare")
 app.command(verify.verify, name="verify")
 app.command(diagnose.diagnose, name="diagnose")
 app.command(nightly.nightly, name="nightly")
@@ -61,6 +77,15 @@ def run(arguments: Sequence[str]) -> int:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except (CycloptsError, HicacheTuneError) as problem:
         console.print(f"[bold red]hicache-tune:[/] {escape(str(problem).strip())}")
+        return ERROR
+    except OSError as problem:
+        if problem.errno not in DISK_FULL:
+            raise
+        where = f"{problem.filename}: " if problem.filename else ""
+        console.print(
+            f"[bold red]hicache-tune:[/] {escape(where)}the disk is full; free space or choose another --results. "
+            "Every trial that had ended is kept: a study goes on with --resume"
+        )
         return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED

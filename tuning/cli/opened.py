@@ -98,8 +98,8 @@ def opened(
             load_processes=options.load_processes,
             session_header=options.session_header,
             keep_storage=wanted.keep_storage,
-            hang_after_s=options.hang_after_s(),
             slos=objective.service_levels,
+            hang_after_s=options.hang_after_s(),
         )
         try:
             yield OpenStudy(lab, file, objective, watch, stop, tokenizer, plan)

@@ -9,14 +9,18 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from scenarios.errors import ConfigError
-from tuning.budget import parse_duration
+from tuning.budget import parse_duration, parse_share
 from tuning.cli.configuration import own_dimensions
 from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, WHAT, StudyOptions, nothing_restarts
 from tuning.config import Effort, Search
 from tuning.objective import TTFT_P99, Metric, ThroughputMetric, read_metric, read_objective
-from tuning.space import DEFAULT_PRESET, Preset, preset_dimensions
+from tuning.space import DEFAULT_PRESET, Engine, Preset, preset_dimensions
 
 M = TypeVar("M", bound=Metric)
+ROUNDS_MOST = 3
+"""How many times the rounds that all get may be played to settle what is in question."""
+STRESSED: tuple[Engine, ...] = ("local", "docker")
+"""A server of somebody else's gets no more load than was asked for, and a search on CPU is a quick one."""
 
 
 @Parameter(name="*")
@@ -59,16 +63,47 @@ class SearchOptions(StudyOptions):
         int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="Best settings that are measured again on fresh seeds.")
     ] = 3
     confirm_rounds: Annotated[
-        int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="How often each is measured again.")
+        int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="How often each is measured again, at least.")
     ] = 2
+    confirm_until: Annotated[
+        str,
+        Parameter(
+            group=EFFORT,
+            help="Width of the interval of a difference that settles it: until then the best, the baseline and what "
+            "ties with the best are measured again.",
+        ),
+    ] = "5%"
+    confirm_rounds_most: Annotated[
+        int | None,
+        Parameter(
+            group=EFFORT,
+            validator=AT_LEAST_0,
+            help="How often at most; by default three times --confirm-rounds, and --confirm-rounds on the CPU engine.",
+        ),
+    ] = None
+    racing: Annotated[
+        bool,
+        Parameter(
+            group=EFFORT,
+            help="Stop the load of a proposal once it is surely worse than the best so far over the same sessions.",
+        ),
+    ] = True
+    stress: Annotated[
+        bool | None,
+        Parameter(
+            group=EFFORT,
+            help="Measure the winner under 1.5 times the load too, if the budget allows it; by default with "
+            "`local` and `docker`.",
+        ),
+    ] = None
 
     def search(self) -> Search:
         """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
         if self.preset != DEFAULT_PRESET and self.engine == "attach" and not self.restart_hook:
             raise nothing_restarts(f"--preset {self.preset}")
         preset = preset_dimensions(self.engine, self.preset)
-        objective = _named("--objective", self.objective, read_objective)
-        pareto = tuple(_named("--pareto", text, read_metric) for text in self.pareto)
+        objective = named("--objective", self.objective, read_objective)
+        pareto = tuple(named("--pareto", text, read_metric) for text in self.pareto)
         texts = [metric.text for metric in (objective, *pareto)]
         if twice := next((text for text in texts if texts.count(text) > 1), None):
             raise ConfigError(f"--pareto `{twice}`: it is a goal already; leave it out")
@@ -87,12 +122,26 @@ class SearchOptions(StudyOptions):
             "budget_s": parse_duration(self.budget, "--budget") if self.budget else None,
             "confirm_top": self.confirm_top,
             "confirm_rounds": self.confirm_rounds,
+            "confirm_until": parse_share(self.confirm_until, "--confirm-until"),
+            "confirm_rounds_most": self._rounds_most(),
+            "racing": self.racing,
+            "stress": self.engine in STRESSED if self.stress is None else self.stress,
             "ready_timeout_s": self.ready_timeout_s(),
         }
         return Effort.parse(values, where="the flags")
 
+    def _rounds_most(self) -> int:
+        if self.confirm_rounds_most is None:
+            return self.confirm_rounds * (1 if self.engine == "cpu" else ROUNDS_MOST)
+        if self.confirm_rounds_most < self.confirm_rounds:
+            raise ConfigError(
+                f"--confirm-rounds-most {self.confirm_rounds_most} is below --confirm-rounds {self.confirm_rounds}; "
+                "leave one of them out"
+            )
+        return self.confirm_rounds_most
 
-def _named(flag: str, text: str, read: Callable[[str], M]) -> M:
+
+def named(flag: str, text: str, read: Callable[[str], M]) -> M:
     """Read the metric that a flag was given; raise ConfigError that names the flag."""
     try:
         return read(text)

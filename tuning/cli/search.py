@@ -60,6 +60,7 @@ def _search(
     from tuning.cli.opened import opened
     from tuning.cli.sizing import settled
     from tuning.search import Searcher
+    from tuning.stress import stressed
     from tuning.study import Study, baselines_of
 
     wanted = settled(console, wanted, spec, root)
@@ -79,6 +80,7 @@ def _search(
             watch=study.watch,
             make_plan=lambda seed: study.plan(wanted.scenario, seed),
             seed=wanted.seed,
+            make_stress_plan=lambda seed: study.plan(stressed(wanted.scenario, study.first_plan), seed),
         )
         verdict = searcher.run()
     print_answer(root, study.file, searcher.records, verdict, study.objective, console=console, json=options.json)
@@ -112,8 +114,11 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
         f"scenario {wanted.scenario.name}: {summary.requests} requests, "
         f"prompts of {summary.mean_prompt_tokens:.0f} tokens on average"
     )
+    further = effort.confirm_rounds_most - effort.confirm_rounds
+    more = f", up to {further} more rounds of what is in question" if further > 0 else ""
+    stress = ", the winner under more load" if effort.stress else ""
     console.print(
-        f"{effort.trials} settings, then {effort.confirm_trials(len(baselines))} trials of confirmation; "
+        f"{effort.trials} settings, then {effort.confirm_trials(len(baselines))} trials of confirmation{more}{stress}; "
         f"constraints: {', '.join(wanted.constraints)}"
     )
     beside = f", traded against {', '.join(wanted.pareto)}" if wanted.pareto else ""

@@ -193,11 +193,17 @@ class StudyOptions:
     ] = None
 
     def search_under(
-        self, constraints: Sequence[str], *, preset: Sequence[Dimension] = (), own: Sequence[Dimension] = ()
+        self,
+        constraints: Sequence[str],
+        *,
+        preset: Sequence[Dimension] = (),
+        own: Sequence[Dimension] = (),
+        space: Space | None = None,
     ) -> Search:
-        """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault.
+        """Resolve the flags to what is searched, or to what else is measured over `space`.
 
-        `preset` is searched as far as no flag says otherwise, and `own` are the tables of the user's file.
+        `preset` is searched as far as no flag says otherwise, and `own` are the tables of the user's file. Raise
+        ConfigError or ScenarioError that names the flag at fault.
         """
         scenario = load_scenario(self.scenario or DEFAULT_SCENARIO[self.engine])
         scenario = scenario.scaled(concurrency=self.concurrency, counted_sessions=self.sessions)
@@ -205,7 +211,7 @@ class StudyOptions:
             Constraint.parse(text)
         self.hang_after_s()
         running = self._running()
-        space = self._space(running, preset, own)
+        space = self._space(running, preset, own) if space is None else space
         for argument in self.engine_arg:
             _refuse_secret(argument)
             _refuse_fixed_and_searched(argument, space)

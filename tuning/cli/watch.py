@@ -22,6 +22,13 @@ from tuning.limit_finder import ProbeResult
 from tuning.objective import TTFT_P99, Metric, sustained_per_s
 
 LOG_FILE = "study.log"
+STAGES: dict[Purpose, str] = {
+    "confirm": "confirmation",
+    "compare": "comparison",
+    "stress": "more load than asked for",
+    "limit": "limit",
+}
+"""What a trial that is no proposal of a search is part of."""
 
 
 class ConsoleWatch:
@@ -54,7 +61,7 @@ class ConsoleWatch:
 
     def trial_begins(self, number: int, purpose: Purpose, setting: Setting, *, measured: int, eta_s: float) -> None:
         """Show which setting is measured next."""
-        stage = f"{measured} of {self._planned} settings searched" if purpose == "search" else "confirmation"
+        stage = f"{measured} of {self._planned} settings searched" if purpose == "search" else STAGES[purpose]
         self._head = f"trial {number} ({stage}, about {_minutes(eta_s)} left)"
         self._exporter.trial_started(number, setting.label, remaining_s=eta_s)
         self._log.info("trial begins", trial=number, purpose=purpose, setting=setting.label)

@@ -17,8 +17,8 @@ from scenarios.errors import ConfigError
 from scenarios.strict import StrictModel, nearest
 from tuning.budget import parse_duration
 from tuning.cli.options import SearchOptions
+from tuning.confirm import CONFIRM_SEED_OFFSET
 from tuning.nightly.launch_words import LaunchWords
-from tuning.search import CONFIRM_SEED_OFFSET
 
 Mode = Literal["confirm", "search"]
 

@@ -17,7 +17,7 @@ from tuning.budget import Budget
 from tuning.locks import alone
 from tuning.nightly.judge import Run, falls_short
 from tuning.objective import Objective
-from tuning.search import Measure, SearchWatch, deserves_another_try
+from tuning.runs import Measure, SearchWatch, deserves_another_try
 
 SAYS_SOMETHING = (Outcome.MEASURED, Outcome.NOT_SUSTAINABLE)
 

@@ -66,7 +66,7 @@ class Objective:
 
     def values(self, record: TrialRecord) -> tuple[float, ...]:
         """Return what Optuna is told, one value a goal: finite numbers, whatever happened (design rule 9)."""
-        told = (self.value(record), *(_finite(goal, record) for goal in self.pareto))
+        told = (self._told(record), *(_finite(goal, record) for goal in self.pareto))
         return tuple(
             self._worst(goal) if found is None else found for goal, found in zip(self.goals, told, strict=True)
         )
@@ -81,7 +81,8 @@ class Objective:
         seen = {c.text: v for c in self.constraints if (v := c.violation(record)) is not None}
         # A setting without one request of the kind that is to be quick cannot win by it.
         unknown = {f"{self.metric.text} is known": 1.0} if record.usable and self.value(record) is None else {}
-        return {LAUNCHED: -1.0 if record.usable else 1.0} | unknown | seen
+        ran = record.usable or record.outcome is Outcome.SURELY_WORSE
+        return {LAUNCHED: -1.0 if ran else 1.0} | unknown | seen
 
     def broken(self, record: TrialRecord) -> list[str]:
         """List the constraints that the record does not keep to."""
@@ -89,7 +90,13 @@ class Objective:
 
     def feasible(self, record: TrialRecord) -> bool:
         """Whether the record may win."""
-        return not self.broken(record)
+        return record.usable and not self.broken(record)
+
+    def _told(self, record: TrialRecord) -> float | None:
+        """Return the objective as Optuna is told it: of a load that was stopped as surely worse, what it would be."""
+        if record.outcome is Outcome.SURELY_WORSE and record.lost is not None:
+            return record.lost.p99_s
+        return self.value(record)
 
     def _worst(self, goal: Metric) -> float:
         if goal.unit is SECONDS:

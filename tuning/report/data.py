@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from harness.engine.failure import FailureKind
 from harness.environment import Environment
@@ -25,6 +26,7 @@ from tuning.report.remarks import remarks
 from tuning.verdict import Verdict
 
 SCHEMA_VERSION = 1
+PURPOSES = get_args(Purpose)
 
 
 class TrialRow(StrictModel):
@@ -122,7 +124,7 @@ def trial_rows(records: Sequence[TrialRecord], objective: Objective, verdict: Ve
     """
     winner = verdict.winner.key if verdict.winner else None
     best_first = sorted(
-        records, key=lambda r: (not objective.feasible(r), r.purpose == "confirm", objective.order(r), r.number)
+        records, key=lambda r: (not objective.feasible(r), PURPOSES.index(r.purpose), objective.order(r), r.number)
     )
     return [_row(record, objective, winner) for record in best_first]
 

@@ -7,7 +7,7 @@ from tuning.space.cutting import Cut, cut
 from tuning.space.dimension import SGLANG_DEFAULT, WITH_HICACHE, Choice, Condition, Dimension
 from tuning.space.presets import DEFAULT_PRESET, Engine, Preset, preset_dimensions, preset_space
 from tuning.space.ranges import Ranges
-from tuning.space.space import Space, arranged, flag_of, one_setting, only, setting_of
+from tuning.space.space import Space, arranged, both, flag_of, one_setting, only, setting_of
 from tuning.space.values import TRANSFER, TRANSFERS, WRITE_POLICIES
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Ranges",
     "Space",
     "arranged",
+    "both",
     "cut",
     "dimensions_of",
     "flag_of",

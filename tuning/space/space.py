@@ -14,7 +14,7 @@ import optuna
 from harness.engine.setting import Setting, canonical_transfer
 from scenarios.errors import ConfigError
 from scenarios.strict import StrictModel
-from tuning.space.dimension import HICACHE, SGLANG_DEFAULT, Choice, Condition, Dimension, written
+from tuning.space.dimension import HICACHE, SGLANG_DEFAULT, WITH_HICACHE, Choice, Condition, Dimension, written
 
 SWITCH = (False, True)
 
@@ -85,6 +85,18 @@ def only(setting: Setting) -> Space:
         values["transfer"] = "/".join(canonical_transfer(setting.hicache_io_backend, setting.hicache_mem_layout))
     values |= setting.extra
     return Space(dimensions=tuple(Dimension(name=name, choices=(value,)) for name, value in values.items()))
+
+
+def both(first: Setting, second: Setting) -> Space:
+    """Return the space that holds two settings, for what measures just these."""
+    dimensions: dict[str, Dimension] = {}
+    for dimension in (*only(first).dimensions, *only(second).dimensions):
+        earlier = dimensions.get(dimension.name, dimension).choices
+        choices = tuple(dict.fromkeys((*earlier, *dimension.choices)))
+        needs_hicache = dimension.name.startswith("hicache_") or dimension.name == "transfer"
+        when = (WITH_HICACHE,) if needs_hicache else ()
+        dimensions[dimension.name] = Dimension(name=dimension.name, choices=choices, when=when)
+    return Space(dimensions=tuple(dimensions.values()))
 
 
 def one_setting(space: Space) -> Setting:

@@ -122,10 +122,20 @@ def confirmations(
     return {key: Confirmed(group, root, metric) for key, group in groups.items()}
 
 
-def over_equal_sessions(sound: dict[str, Confirmed]) -> dict[str, Confirmed]:
-    """Keep the seeds that all settings were measured on, as far as there are any (design rule 13)."""
-    shared = frozenset.intersection(*(confirmed.seeds for confirmed in sound.values()))
-    return {key: each.over(shared) for key, each in sound.items()} if shared else sound
+def over_equal_sessions(sound: dict[str, Confirmed], baseline_key: str) -> tuple[frozenset[str], dict[str, Confirmed]]:
+    """Keep the seeds that all who may win were measured on, as far as there are any (design rule 13); name those.
+
+    A setting that was surely worse after some rounds played no more of them: it must not take the others' rounds away.
+    """
+    finalists = frozenset(sound)
+    while shared := frozenset.intersection(*(sound[key].seeds for key in finalists)):
+        equal = {key: each.over(shared) for key, each in sound.items()}
+        best = best_of(equal[key] for key in finalists)
+        left = frozenset(key for key in finalists if key == baseline_key or equal[key].ties_with(best))
+        if left == finalists:
+            return finalists, equal
+        finalists = left
+    return finalists, sound
 
 
 def best_of(settings: Iterable[Confirmed]) -> Confirmed:

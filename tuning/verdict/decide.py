@@ -23,13 +23,16 @@ def decide(records: Sequence[TrialRecord], root: Path, *, baseline_key: str | No
 
     Without a baseline there was one setting, which an engine ran that nothing restarts.
     """
-    judged = [r for r in records if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)]
+    judged = [r for r in records if r.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID) and r.purpose != "stress"]
     if not judged:
         why = next((f": {r.reason}" for r in reversed(records) if r.reason), "")
         return Verdict(kind=Kind.UNCONFIRMED, sentence=f"nothing was measured{why}; resume with more budget")
     found = _decide(judged, root, baseline_key, objective)
+    caution = words.under_stress(records, found.winner.key, objective) if found.winner else ""
     points = tuple(_point(record, objective) for record in front(judged, objective)) if objective.pareto else ()
-    return found.model_copy(update={"objective": objective.metric.text, "front": points})
+    return found.model_copy(
+        update={"sentence": found.sentence + caution, "objective": objective.metric.text, "front": points}
+    )
 
 
 def _decide(judged: Sequence[TrialRecord], root: Path, baseline_key: str | None, objective: Objective) -> Verdict:
@@ -51,8 +54,8 @@ def _decide(judged: Sequence[TrialRecord], root: Path, baseline_key: str | None,
             "from one trial; resume with more budget to prove it",
             launch_command=launch_command(best),
         )
-    sound = over_equal_sessions(sound)
-    return _answer(sound, sound.get(baseline_key, confirmed[baseline_key]))
+    finalists, equal = over_equal_sessions(sound, baseline_key)
+    return _answer(equal, finalists, equal.get(baseline_key, confirmed[baseline_key]))
 
 
 def _measured(best: TrialRecord, confirmed: Confirmed | None, objective: Objective) -> Verdict:
@@ -65,9 +68,9 @@ def _measured(best: TrialRecord, confirmed: Confirmed | None, objective: Objecti
     return Verdict(kind=Kind.MEASURED, sentence=said, winner=found, candidates=(found,))
 
 
-def _answer(sound: dict[str, Confirmed], baseline: Confirmed) -> Verdict:
-    best = best_of(sound.values())
-    tied = {key for key, each in sound.items() if each.ties_with(best)}
+def _answer(sound: dict[str, Confirmed], finalists: frozenset[str], baseline: Confirmed) -> Verdict:
+    best = best_of(sound[key] for key in finalists)
+    tied = {key for key in finalists if sound[key].ties_with(best)}
     candidates = {key: candidate_of(each, baseline, ties=key in tied) for key, each in sound.items()}
     # The least host memory of those that tie, but a tie with the best is no proof against the baseline.
     proven = {key for key in tied if sound[key] is baseline or candidates[key].surely_better}

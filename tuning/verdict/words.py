@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from harness.store import TrialRecord
+from harness.store import Outcome, TrialRecord
 from tuning.objective import LAUNCHED, Objective, SessionMetric, sustained_per_s
+from tuning.stress import LOAD
 from tuning.verdict.confirmed import NEGLIGIBLE, Confirmed
 from tuning.verdict.model import Candidate, Kind
 
@@ -50,6 +51,24 @@ def rule(best: Candidate, metric: SessionMetric) -> str:
         f"the rule: of the settings that the confirmation cannot tell to be more than {NEGLIGIBLE:.0%} worse than the "
         f"best ({best.label}: {figure(best, metric)}), the one with the least host memory"
     )
+
+
+def under_stress(records: Iterable[TrialRecord], key: str, objective: Objective) -> str:
+    """Say how the setting of `key` bore more load, as a clause; empty when that was not measured."""
+    told = [
+        record
+        for record in records
+        if (record.purpose, record.setting.key) == ("stress", key)
+        and record.outcome not in (Outcome.INTERRUPTED, Outcome.INVALID)
+    ]
+    if not told:
+        return ""
+    last = told[-1]
+    if not last.usable:
+        return f"; it does not sustain {LOAD} ({last.reason})"
+    if broken := objective.broken(last):
+        return f"; at {LOAD} it breaks {' and '.join(f'`{name}`' for name in broken)}"
+    return f"; it holds at {LOAD}: {one_trial(last, objective)}"
 
 
 def why_nothing(records: Sequence[TrialRecord], objective: Objective) -> str:

@@ -17,7 +17,7 @@ from harness.engine.process import StopProof
 from harness.engine.readiness import LaunchPhase
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
-from harness.load.job import ClientHealth, LoadOutcome, LoadProgress, PhaseCounts, Stopped
+from harness.load.job import ClientHealth, LoadOutcome, LoadProgress, Lost, PhaseCounts, Stopped
 from harness.load.record import RequestRecord, Status, read_records, write_records
 from harness.load.runner import LoadResult
 from harness.store import Mismatch, Outcome, Step, TrialRecord
@@ -92,6 +92,7 @@ def load(
     stopped: Stopped = Stopped.COMPLETE,
     client: ClientHealth = HEALTHY,
     not_played: int = 0,
+    lost: Lost | None = None,
 ) -> LoadResult:
     """Make a load that went well, but for what is said."""
     records = frame([request(n) for n in range(9)] if requests is None else requests, folder)
@@ -102,6 +103,7 @@ def load(
         stopped=stopped,
         counts=(PhaseCounts(phase=Phase.COUNTED, ok=len(records), not_played=not_played),),
         clients=(HEALTHY, client),
+        lost=lost,
         locust_requests=len(records),
         locust_version="2",
         python_version="3",
@@ -231,6 +233,16 @@ def test_a_load_that_was_stopped_as_it_missed_its_level(folder: Path) -> None:
     assert "the P99 could not meet it any more: the load was stopped with 5 counted requests" in record.reason
     assert record.summary is not None
     assert not record.summary.diverges
+
+
+def test_a_load_that_was_stopped_as_it_was_surely_worse(folder: Path) -> None:
+    """It ran, and has no P99 to compare; by how much it was worse is kept for whoever proposes."""
+    lost = Lost(rival=2, sessions=24, change=0.6, change_low=0.25, p99_s=0.8)
+    record = verdict(load(folder, stopped=Stopped.SURELY_WORSE, not_played=5, lost=lost))
+    assert (record.outcome, record.usable, record.lost) == (Outcome.SURELY_WORSE, False, lost)
+    assert record.reason == (
+        "stopped after 24 sessions, over which its TTFT P99 was 60% above that of trial 2, and surely 25% at least"
+    )
 
 
 def test_a_load_without_an_answer(folder: Path) -> None:

@@ -14,7 +14,7 @@ from harness.engine.client import EngineClient
 from harness.engine.ledger import Owned
 from harness.engine.spec import EngineSpec
 from harness.lab import DEVICE_MEMORY_SLACK_BYTES, Lab
-from harness.load.job import ApiName
+from harness.load.job import ApiName, Rival
 from harness.telemetry import HostMemory, NvmlUnavailable, open_nvml
 from scenarios.plan import read_plan
 from tests.support.fake_nvml import FakeGpu, FakeNvml
@@ -66,9 +66,12 @@ def test_a_load_is_played_as_the_study_says(tmp_path: Path) -> None:
     bench = lab(tmp_path)
     plain = bench.load_job("http://127.0.0.1:1", PLAN, tmp_path)
     assert (plain.processes, plain.session_header, plain.slo_ttft_s, plain.stop_when_diverging) == (1, None, None, True)
+    assert plain.rival is None
+    bench.rival = Rival(trial=2, requests_path=tmp_path / "requests.parquet", p99_s=0.5)
     bench.load_processes, bench.session_header, bench.slo_ttft_s = 3, "X-SMG-Routing-Key", 2.0
     asked = bench.load_job("http://127.0.0.1:1", PLAN, tmp_path)
     assert (asked.processes, asked.session_header, asked.slo_ttft_s) == (3, "X-SMG-Routing-Key", 2.0)
+    assert asked.rival == bench.rival
 
 
 def test_a_plan_that_was_cut_off_does_not_pass_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

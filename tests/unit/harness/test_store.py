@@ -15,7 +15,7 @@ from harness.engine.memory import DeviceForecast, MemoryForecast, SeenMemory
 from harness.engine.process import StopProof
 from harness.engine.setting import Setting
 from harness.errors import StoreError
-from harness.load.job import ClientHealth
+from harness.load.job import ClientHealth, Lost
 from harness.load.record import RequestRecord, Status, read_records, write_records
 from harness.load_conditions import DeviceConditions, HostConditions, LoadConditions, ScrapeConditions
 from harness.reload_cost import AddedTtft, Estimate, ReloadCost
@@ -146,6 +146,7 @@ def full_record(folder: Path) -> TrialRecord:
             scrapes=ScrapeConditions(count=9, failed=1, mean_s=0.03),
         ),
         client=ClientHealth(cpu_fraction=0.25, lag_p99_ms=1.5, lag_max_ms=9.0, gc_pause_ms=0.5),
+        lost=Lost(rival=2, sessions=24, change=0.6, change_low=0.2, p99_s=0.8),
         hygiene=Hygiene(
             flush_tries=3,
             first_request_cached_tokens=0,
@@ -217,14 +218,14 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """Half understood is worse than not read."""
     folder = write(tmp_path, 0)
     change(folder, schema_version=store.SCHEMA_VERSION + 1)
-    with pytest.raises(StoreError, match=r"trial\.json: written by a newer hicache-tune \(format 2\); upgrade"):
+    with pytest.raises(StoreError, match=r"trial\.json: written by a newer hicache-tune \(format 3\); upgrade"):
         read_trial(folder)
 
 
 def test_an_older_format_is_upgraded_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each upgrade makes the next version, up to the present one."""
     folder = write(tmp_path, 0)
-    change(folder, seed=None, luck=5)
+    change(folder, schema_version=1, seed=None, luck=5)
 
     def name_it_seed(data: dict[str, Any]) -> dict[str, Any]:
         return {**{k: v for k, v in data.items() if k != "luck"}, "seed": data["luck"]}

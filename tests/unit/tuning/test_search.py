@@ -22,7 +22,7 @@ from tests.support.simulated import TRIAL_S, p99_s
 from tests.support.simulated_search import OBJECTIVE, SEED, Clock, Search
 from tests.support.trials import failed, interrupted, invalid, measured
 from tuning.budget import Budget
-from tuning.search import CONFIRM_SEED_OFFSET
+from tuning.confirm import CONFIRM_SEED_OFFSET
 from tuning.space import Ranges
 from tuning.study import BASELINES
 from tuning.verdict import Kind

@@ -44,7 +44,7 @@ def test_a_load_is_not_stopped_before_it_has_run_for_a_while() -> None:
 def test_every_look_needs_new_data() -> None:
     """Asking more often does not make it more sure: without new requests there is no further look."""
     divergence = Divergence(1.0)
-    divergence.add([Answered(1, n * S, round(0.01 * S * 1.05**n)) for n in range(120)])
+    divergence.add([Answered(1, n * S, round(0.01 * S * 1.05**n), "s") for n in range(120)])
     assert not any(divergence.look(200 * S, ()) for _ in range(10 * LOOKS_IN_A_ROW))
 
 
@@ -52,7 +52,7 @@ def test_the_youngest_requests_do_not_hide_the_growth() -> None:
     """Under overload those that were due lately all still wait: their short waits so far are no quick answers."""
     divergence, stopped = Divergence(1.0), False
     for now_s in range(20, 400):
-        came = [Answered(1, n * S, n * S) for n in range(400) if now_s - 1 < 2 * n <= now_s]
+        came = [Answered(1, n * S, n * S, "s") for n in range(400) if now_s - 1 < 2 * n <= now_s]
         waiting = [Waiting(1, n * S) for n in range(400) if n <= now_s < 2 * n]
         divergence.add(came)
         stopped = stopped or divergence.look(now_s * S, waiting)
@@ -63,6 +63,6 @@ def test_a_request_that_is_stuck_does_not_blind_the_watch() -> None:
     """One that was due first and is never answered does not keep the growth of all others from being seen."""
     divergence, stopped = Divergence(1.0), False
     for now_s in range(1, 400):
-        divergence.add([Answered(1, now_s * S, round(0.1 * S * 1.02**now_s))])
+        divergence.add([Answered(1, now_s * S, round(0.1 * S * 1.02**now_s), "s")])
         stopped = stopped or divergence.look((now_s + 1) * S, [Waiting(1, 0)])
     assert stopped

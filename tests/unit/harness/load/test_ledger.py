@@ -111,7 +111,7 @@ def test_a_share_goes_on_until_it_is_told() -> None:
 
 def test_a_report_survives_its_message() -> None:
     """What one process packs in plain values is what another unpacks."""
-    whole = Report(3, 1, 2, 9, 4, Stopped.ENGINE_LOST, [Answered(1, 2, 3)], [Waiting(4, 5)])
+    whole = Report(3, 1, 2, 9, 4, Stopped.ENGINE_LOST, [Answered(1, 2, 3, "s")], [Waiting(4, 5)])
     assert Report.unpacked(json.loads(json.dumps(whole.packed()))) == whole
     running = Report(answered=[], waiting=[])
     assert Report.unpacked(running.packed()) == running

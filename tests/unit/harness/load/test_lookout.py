@@ -25,7 +25,7 @@ def job(**changes: object) -> LoadJob:
 
 def answered(*ttft_s: float, first: int = 0) -> list[Answered]:
     """Make answers to requests that were due second after second."""
-    return [Answered(1, (first + n) * S, round(seconds * S)) for n, seconds in enumerate(ttft_s)]
+    return [Answered(1, (first + n) * S, round(seconds * S), "s") for n, seconds in enumerate(ttft_s)]
 
 
 def test_progress_is_the_sum_over_processes() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.errors import LoadError
@@ -15,6 +16,7 @@ from harness.load.runner import LoadResult
 from scenarios.plan import Phase, Session, Turn
 from tests.support.fixture_server import FixtureServer, Script, Seen
 from tests.support.loads import chat_session, chat_turn, open_plan_of, plan_of, play
+from tests.support.races import write_rival
 
 MS = 10**6
 S = 10**9
@@ -226,6 +228,18 @@ def test_a_service_level_that_is_missed_for_good_ends_the_load(server: FixtureSe
     assert result.outcome.stopped is Stopped.SLO_MISSED
     assert result.outcome.of(Phase.COUNTED).ok == 0
     assert result.outcome.ended_ns - result.outcome.started_ns < 15 * S
+
+
+def test_a_load_that_is_surely_worse_than_its_rival_is_ended(server: FixtureServer, tmp_path: Path) -> None:
+    """Its rival took a millisecond for each request; how much worse it was is in the outcome, from any process."""
+    server.script = lambda _: Script(first_token_s=0.02)
+    plan = plan_of(*(chat_session(f"s{n}", 4) for n in range(100)), slots=4)
+    rival = write_rival(np.full((100, 4), 0.001), tmp_path / "rival.parquet")
+    result = play(server, plan, tmp_path, rival=rival, processes=2)
+    assert result.outcome.stopped is Stopped.SURELY_WORSE
+    assert result.outcome.turns_not_played > 0
+    assert result.outcome.lost is not None
+    assert (result.outcome.lost.rival, result.outcome.lost.change_low > 10) == (3, True)
 
 
 def test_a_load_that_only_gets_slower_is_ended(server: FixtureServer, tmp_path: Path) -> None:

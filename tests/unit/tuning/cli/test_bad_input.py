@@ -32,6 +32,10 @@ ATTACH = ("search", "--engine", "attach", "--url")
         ((*CPU, "--scenario", "none.yaml"), "cannot read the scenario none.yaml: No such file or directory; check"),
         ((*CPU, "--scenario", "cpu-chatt"), "no scenario is named `cpu-chatt`, did you mean `cpu-chat`?"),
         ((*CPU, "--budget", "15"), "--budget 15: write a duration above zero, such as 90s, 15m, 2h or 1h30m"),
+        ((*CPU, "--confirm-until", "5"), "--confirm-until 5: write a percentage above 0%, such as 5%"),
+        ((*CPU, "--confirm-until", "0%"), "--confirm-until 0%: write a percentage above 0%, such as 5%"),
+        ((*CPU, "--confirm-rounds-most", "1"), "--confirm-rounds-most 1 is below --confirm-rounds 2; leave one of"),
+        (("compare", "off", "of", "--engine", "cpu"), "setting `of`: unknown word `of`; did you mean `off`?"),
         ((*CPU, "--load-limit", "soon"), "--load-limit soon: write a duration above zero"),
         ((*CPU, "--ready-timeout", "0s"), "--ready-timeout 0s: write a duration above zero"),
         ((*CPU, "--hang-after", "never"), "--hang-after never: "),
@@ -131,7 +135,7 @@ def test_a_python_without_sglang_is_named(run: Run, model: Path) -> None:
     [
         ("[search]\ntrails = 3\n", "hicache-tune.toml, [search]: unknown key `trails`; did you mean `trials`?"),
         ("[serch]\ntrials = 3\n", "hicache-tune.toml: unknown key `serch`; did you mean `search`?"),
-        ("trials = 3\n", "hicache-tune.toml: unknown key `trials`; valid: analyze, dashboard, diagnose, engine, "),
+        ("trials = 3\n", "hicache-tune.toml: unknown key `trials`; valid: analyze, compare, dashboard, diagnose"),
         ("search = 3\n", "hicache-tune.toml: `search` is a command; write its flags below [search]"),
         ("[scenario.show]\nsed = 1\n", "hicache-tune.toml, [scenario], [show]: unknown key `sed`; did you mean `seed`"),
         (

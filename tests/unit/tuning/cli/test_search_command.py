@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from harness.store import TrialRecord
 from tests.support.console import Run, Said
 from tests.support.simulated import SimulatedEngine
 from tests.support.trials import failed, invalid
+from tuning.cli.options import SearchOptions
 from tuning.config import read_study
 from tuning.space import WITH_HICACHE, Dimension
 from tuning.study import BASELINES
@@ -54,6 +57,55 @@ def test_a_dry_run_prints_the_baselines_and_launches_nothing(run: Run, model: Pa
     assert "--enable-hierarchical-cache --hicache-ratio 2.0 --hicache-write-policy write_through" in on
     assert len(proposals) == 2
     assert not Path("results").exists()
+
+
+def test_a_disk_that_is_full_is_said_in_one_sentence(run: Run, engine: SimulatedEngine) -> None:
+    """With what to do; the study goes on where it was."""
+
+    def full(record: TrialRecord) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "results/s/study.log")
+
+    engine.after_each = full
+    said = run(*QUICK, "--trials", "3")
+    assert said.code == 1
+    assert "results/s/study.log: the disk is full; free space or choose another --results" in said.err
+    engine.after_each = lambda record: None
+    assert run(*QUICK, "--trials", "3", "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--engine", "cpu"), "trials of confirmation; constraints"),
+        (("--engine", "cpu", "--stress"), "trials of confirmation, the winner under more load; constraints"),
+        (
+            ("--engine", "cpu", "--confirm-rounds-most", "5"),
+            "10 trials of confirmation, up to 3 more rounds of what is in question; constraints",
+        ),
+    ],
+)
+def test_what_a_confirmation_may_take_is_in_the_plan(run: Run, flags: tuple[str, ...], said: str) -> None:
+    """A search on CPU stays quick unless more is asked for."""
+    assert said in run("search", *flags, "--scenario", "cpu-smoke", "--dry-run").err
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, (6, True)),
+        ({"engine": "docker", "confirm_rounds": 1}, (3, True)),
+        ({"engine": "attach"}, (6, False)),
+        ({"engine": "cpu"}, (2, False)),
+        ({"engine": "cpu", "confirm_rounds": 0}, (0, False)),
+        ({"engine": "cpu", "confirm_rounds_most": 4, "stress": True}, (4, True)),
+        ({"stress": False}, (6, False)),
+    ],
+)
+def test_the_engine_decides_how_much_a_proof_may_take(flags: dict[str, Any], expected: tuple[int, bool]) -> None:
+    """Nobody else's server is stressed, and the CPU engine is for quick searches, unless that is asked for."""
+    effort = SearchOptions(**flags).effort()
+    assert (effort.confirm_rounds_most, effort.stress) == expected
+    assert effort.confirm_until == 0.05
 
 
 def test_a_dry_run_of_the_baselines_alone_proposes_nothing(run: Run) -> None:

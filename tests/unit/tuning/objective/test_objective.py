@@ -16,7 +16,7 @@ from harness.metrics import Breakdown, Goodput, Latency, MetricName, Slo
 from harness.store import Outcome, TrialRecord
 from harness.telemetry import Headroom
 from tests.support.study_data import cache_delta, study_file
-from tests.support.trials import failed, interrupted, measured, not_sustainable, summary
+from tests.support.trials import failed, interrupted, measured, not_sustainable, summary, surely_worse
 from tuning.objective import (
     LAUNCHED,
     METRICS,
@@ -66,6 +66,7 @@ def with_summary(record: TrialRecord, **changes: Any) -> TrialRecord:
         (failed(ON), 600.0),
         (not_sustainable(ON), 600.0),
         (interrupted(ON), 600.0),
+        (surely_worse(ON), 1.6),
     ],
 )
 def test_optuna_is_told_a_finite_number_whatever_happened(record: TrialRecord, told_s: float) -> None:
@@ -181,6 +182,14 @@ def test_a_record_is_feasible_when_it_breaks_nothing(record: TrialRecord, broken
     """The broken constraints are named in the words of the user."""
     assert objective(ERRORS, HOST).broken(record) == broken
     assert objective(ERRORS, HOST).feasible(record) is (not broken)
+
+
+def test_what_was_stopped_as_surely_worse_ran_but_may_not_win() -> None:
+    """Proposals near it are told as slow, not as impossible; its P99 of half a load is no figure to win by."""
+    judged = objective(ERRORS)
+    assert judged.broken(surely_worse(ON)) == []
+    assert judged.violations(surely_worse(ON))[LAUNCHED] < 0
+    assert not judged.feasible(surely_worse(ON))
 
 
 def test_a_setting_without_the_requests_that_are_to_be_quick_cannot_win() -> None:
