@@ -22,6 +22,10 @@ HOW_IT_IS_REACHED = frozenset({"api_key_env", "engine_port"})
 """What may differ from one resume to the next, as it says nothing of what is measured."""
 
 
+SamplerName = Literal["auto", "tpe", "gp", "cmaes", "random", "grid"]
+"""How the next setting is chosen; `auto` is what the search benchmark shows best."""
+
+
 class Search(StrictModel):
     """What is searched, on what, under which load. Two searches that differ here are two studies."""
 
@@ -72,6 +76,7 @@ class Effort(StrictModel):
     stress: bool = False
     """Whether the winner is measured under more load too, if the budget allows it."""
     ready_timeout_s: float = Field(gt=0)
+    sampler: SamplerName = "auto"
 
     def confirm_trials(self, baselines: int) -> int:
         """Count the trials of a whole confirmation: the top few and the baselines, in each round."""
@@ -86,6 +91,8 @@ class StudyFile(StrictModel):
     search: Search
     environment: Environment
     scenario_fingerprint: str
+    imported_from: str | None = None
+    """The study whose trials were copied into this one when it was made."""
     earlier_spaces: tuple[Space, ...] = ()
     """What was searched before a resume changed the ends of a range; newest last."""
 
@@ -106,17 +113,18 @@ def open_study(root: Path, wanted: StudyFile, *, resume: bool) -> None:
     if not resume:
         raise ConfigError(f"the study {wanted.name} exists in {root}; give --resume to go on or another --study name")
     stored = read_study(root)
-    if differences := [
-        *_differences(stored.search, wanted.search),
+    if changed := [
+        *differences(stored.search, wanted.search),
         *wanted.environment.differences(stored.environment),
     ]:
         raise ConfigError(
-            f"--resume: {root} is another study: {'; '.join(differences)}; measurements under different conditions "
+            f"--resume: {root} is another study: {'; '.join(changed)}; measurements under different conditions "
             "are not pooled, so choose another --study name"
         )
     if stored.search.space != wanted.search.space:
         earlier = (*stored.earlier_spaces, stored.search.space)
-        write_atomically(path, wanted.model_copy(update={"earlier_spaces": earlier}).model_dump_json(indent=1))
+        kept = {"earlier_spaces": earlier, "imported_from": stored.imported_from}
+        write_atomically(path, wanted.model_copy(update=kept).model_dump_json(indent=1))
 
 
 def read_study(root: Path) -> StudyFile:
@@ -134,9 +142,10 @@ def read_study(root: Path) -> StudyFile:
     return StudyFile.parse(data, where=str(path))
 
 
-def _differences(stored: Search, wanted: Search) -> list[str]:
-    found = []
-    for name in Search.model_fields:
+def differences(stored: Search, wanted: Search, *, apart_from: frozenset[str] = frozenset()) -> list[str]:
+    """Name in words what makes two searches two, apart from what may differ."""
+    found: list[str] = []
+    for name in (name for name in Search.model_fields if name not in apart_from):
         was, now = getattr(stored, name), getattr(wanted, name)
         if isinstance(was, Space) and isinstance(now, Space):
             found += _space_differences(was, now)

@@ -6,17 +6,17 @@ loses nothing: `settle` reconciles the two when the study is opened again.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, StorageInternalError
-from optuna.samplers import TPESampler
-from optuna.storages import RDBStorage
-from optuna.trial import TrialState
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from harness.engine.failure import Blame
@@ -25,14 +25,19 @@ from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
 from tuning.config import Search
 from tuning.objective import Objective
-from tuning.space import Space
+from tuning.pooled import pooled, requests_path
+from tuning.samplers import Samplers
+from tuning.samplers.guided import Known
+from tuning.samplers.points import all_points
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-STARTUP_TRIALS = 5
+NAME = "hicache-tune"
 MAX_DUPLICATES = 30
-"""So many proposals in a row that were measured before mean that the space is used up."""
-SETTING = "setting"
+"""After so many proposals in a row that were measured before, whatever is left is taken in order."""
+SETTING, TURN, REPEATS, FIRST = "setting", "turn", "measurements", "first proposals"
+"""What is kept in Optuna's storage: of a trial its setting, which proposal it was, and how many measurements it stands
+for; of the study what comes first."""
 SQLITE_TIMEOUT_S = 60
 """A dashboard may hold the file for a while; a result is worth waiting for."""
 
@@ -54,28 +59,33 @@ class Proposal:
 
 
 class Study:
-    """Proposes settings and learns from records."""
+    """Proposes settings and learns from records.
+
+    What it proposes follows from its arguments and from what it was told: a study that was stopped goes on as it would
+    have, whatever its sampler.
+    """
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         *,
-        space: Space,
+        samplers: Samplers,
         objective: Objective,
-        seed: int,
-        canonical: Callable[[Setting], Setting] = Setting.canonical,
         baselines: tuple[Setting, ...] = BASELINES,
+        first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        """Open the study at `path`, or make one there; None keeps nothing.
+
+        `first` are the parameters that a new study proposes before its sampler is asked.
+        """
         self.baselines = baselines
-        self._path, self._space, self._objective, self._canonical = path, space, objective, canonical
+        self._path, self._samplers, self._objective = path, samplers, objective
         with self._storage():
-            storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
             self._study = optuna.create_study(
-                storage=storage, study_name="hicache-tune", load_if_exists=True, directions=objective.directions
+                storage=_storage_at(path), study_name=NAME, load_if_exists=True, directions=objective.directions
             )
-            # A resumed sampler must not repeat the proposals of its first life.
-            lived = len(self._study.get_trials(deepcopy=False))
-        self._study.sampler = _sampler(seed + lived)
+            if FIRST not in self._study.user_attrs:
+                self._study.set_user_attr(FIRST, [dict(params) for params in first])
 
     def settle(self) -> None:
         """Fail what was running when the study was last left, and queue it again.
@@ -85,25 +95,86 @@ class Study:
         with self._storage():
             for frozen in self._study.get_trials(states=[TrialState.RUNNING]):
                 self._study.tell(frozen.number, state=TrialState.FAIL)
-                self._study.enqueue_trial(frozen.params)
+                self._queue(frozen)
 
     def propose(self, records: Iterable[TrialRecord]) -> Proposal | None:
         """Propose the next setting: first the baselines, then what Optuna asks for; None when the space is used up."""
+        records = list(records)
         searched = [r for r in records if r.purpose == "search" and r.outcome is not Outcome.INTERRUPTED]
         measured = {record.setting.key: record for record in searched}
         for baseline in self.baselines:
             if baseline.key not in measured or stops_the_search(measured[baseline.key]):
                 return Proposal(baseline)
+        known = self._known([measured[baseline.key] for baseline in self.baselines])
         with self._storage():
-            for _ in range(MAX_DUPLICATES):
-                trial = self._study.ask()
-                setting = self._canonical(self._space.propose(trial))
-                trial.set_user_attr(SETTING, setting.label)
-                known = measured.get(setting.key)
-                if known is None:
-                    return Proposal(setting, trial)
-                self._tell(trial, known)
+            self._tell_repeats(records)
+            for _ in range(MAX_DUPLICATES + len(self._study.user_attrs[FIRST])):
+                proposal = self._ask(known)
+                record = measured.get(proposal.setting.key)
+                if record is None:
+                    return proposal
+                self.learn(proposal, record)
+            for point in all_points(self._samplers.space, self._samplers.canonical):
+                if point.key not in measured:
+                    self._study.enqueue_trial(dict(point.params))
+                    return self._ask(known)
         return None
+
+    def _tell_repeats(self, records: Sequence[TrialRecord]) -> None:
+        """Tell what all measurements of a setting say together, where there are several on different sessions.
+
+        As what was told stays as it is, this is one more trial of the setting.
+        """
+        if self._path is None:
+            return
+        of_setting: dict[str, dict[int, TrialRecord]] = defaultdict(dict)
+        for record in records:
+            if record.usable and requests_path(record, self._path.parent).exists():
+                of_setting[record.setting.label][record.seed] = record
+        told = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        for label, trial in {trial.user_attrs.get(SETTING, ""): trial for trial in told}.items():
+            group = list(of_setting.get(label, {}).values())
+            if len(group) > trial.user_attrs.get(REPEATS, 1):
+                self._add(trial, group, self._path.parent)
+
+    def _add(self, told: FrozenTrial, group: Sequence[TrialRecord], root: Path) -> None:
+        violations = [self._objective.violations(record) for record in group]
+        self._study.add_trial(
+            optuna.trial.create_trial(
+                params=told.params,
+                distributions=told.distributions,
+                values=self._objective.values(pooled(group, root)),
+                constraints={name: max(each[name] for each in violations if name in each) for name in violations[-1]},
+                user_attrs={**told.user_attrs, REPEATS: len(group)},
+            )
+        )
+
+    def _known(self, records: Iterable[TrialRecord]) -> list[Known]:
+        """Return what the baselines have shown, which Optuna is not told, as they leave flags open."""
+        return [
+            Known(record.setting, self._objective.values(record)[0], self._objective.feasible(record))
+            for record in records
+            if record.outcome is not Outcome.INVALID
+        ]
+
+    def _ask(self, known: Sequence[Known]) -> Proposal:
+        """Ask for a setting: what is queued, then what was to come first, then the sampler's own."""
+        trials = self._study.get_trials(deepcopy=False)
+        turn = 1 + max((trial.user_attrs.get(TURN, -1) for trial in trials), default=-1)
+        first = self._study.user_attrs[FIRST]
+        if turn < len(first) and not any(trial.state is TrialState.WAITING for trial in trials):
+            self._study.enqueue_trial(first[turn])
+        self._study.sampler = self._samplers.of_turn(turn, known)
+        trial = self._study.ask()
+        trial.set_user_attr(TURN, trial.user_attrs.get(TURN, turn))
+        setting = self._samplers.canonical(self._samplers.space.propose(trial))
+        trial.set_user_attr(SETTING, setting.label)
+        return Proposal(setting, trial)
+
+    def _queue(self, trial: optuna.Trial | FrozenTrial) -> None:
+        """Queue a trial that was cut off: it comes again in its own turn."""
+        turn = {TURN: trial.user_attrs[TURN]} if TURN in trial.user_attrs else {}
+        self._study.enqueue_trial(trial.params, user_attrs=turn)
 
     def learn(self, proposal: Proposal, record: TrialRecord) -> None:
         """Tell Optuna what was measured."""
@@ -116,7 +187,7 @@ class Study:
         if record.outcome in (Outcome.INVALID, Outcome.INTERRUPTED):
             self._study.tell(trial, state=TrialState.FAIL)
             if record.outcome is Outcome.INTERRUPTED:
-                self._study.enqueue_trial(trial.params)
+                self._queue(trial)
             return
         for name, violation in self._objective.violations(record).items():
             trial.set_constraint(name, violation)
@@ -145,14 +216,14 @@ def stops_the_search(baseline: TrialRecord) -> bool:
     return failure.blame is Blame.USER or (failure.blame is Blame.MACHINE and not baseline.setting.hicache)
 
 
-def _sampler(seed: int) -> TPESampler:
-    """Make a TPE sampler that models the flags of HiCache on and off apart (`group`), as the space is conditional."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)  # `group`: the only way to do so, pinned by our range
-        return TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=STARTUP_TRIALS)
+def _storage_at(path: Path | None) -> BaseStorage:
+    if path is None:
+        return InMemoryStorage()
+    return RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
 
 
-def first_proposals(space: Space, seed: int, count: int) -> list[Setting]:
+def first_proposals(samplers: Samplers, count: int) -> list[Setting]:
     """Return what a new study would propose first, before anything is measured."""
-    study = optuna.create_study(sampler=_sampler(seed))
-    return [space.propose(study.ask()) for _ in range(count)]
+    study = Study(None, samplers=samplers, objective=Objective((), worst_s=1.0), baselines=())
+    proposals = (study.propose([]) for _ in range(count))
+    return [proposal.setting for proposal in proposals if proposal]

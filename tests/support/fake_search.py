@@ -19,6 +19,7 @@ import httpx
 
 from harness import trial
 from harness.engine.client import EngineClient
+from harness.engine.setting import Setting
 from harness.errors import EngineError
 from harness.load.job import RECORDS_FILE, ApiName, ClientHealth, LoadJob, LoadOutcome, PhaseCounts, Stopped
 from harness.load.record import RequestRecord, Status, read_records, write_records
@@ -30,6 +31,7 @@ from tests.support.fake_lab import FakeLab, FakeSpec, write_metrics
 from tests.support.loads import chat_session, plan_of
 from tests.support.simulated_search import OBJECTIVE, SEED, QuietWatch
 from tuning.config import Effort
+from tuning.samplers import Samplers
 from tuning.search import Searcher
 from tuning.space import Ranges
 from tuning.study import Study
@@ -88,7 +90,7 @@ def _search(root: Path, marker: str, trials: int) -> None:
     )
     searcher = Searcher(
         lab=lab,
-        study=Study(root / "study.db", space=SPACE, objective=OBJECTIVE, seed=SEED),
+        study=Study(root / "study.db", samplers=Samplers("auto", SPACE, Setting.canonical, SEED), objective=OBJECTIVE),
         objective=OBJECTIVE,
         effort=Effort(trials=trials, confirm_top=0, confirm_rounds=0, ready_timeout_s=30),
         watch=watch,

@@ -15,6 +15,7 @@ from scenarios.plan import Plan
 from tests.support.simulated import SimulatedEngine
 from tuning.config import Effort
 from tuning.objective import Constraint, Objective
+from tuning.samplers import Samplers
 from tuning.search import Searcher
 from tuning.space import Ranges, Space
 from tuning.study import Study
@@ -93,7 +94,9 @@ class Search:
         )
         return Searcher(
             lab=lab,
-            study=Study(self.root / "study.db", space=space, objective=OBJECTIVE, seed=SEED),
+            study=Study(
+                self.root / "study.db", samplers=Samplers("auto", space, Setting.canonical, SEED), objective=OBJECTIVE
+            ),
             objective=OBJECTIVE,
             effort=Effort(**values),
             watch=self.watch,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,11 +55,19 @@ class OpenStudy:
 
 @contextmanager
 def opened(
-    console: Console, options: StudyOptions, wanted: Search, spec: EngineSpec, root: Path, *, planned: int
+    console: Console,
+    options: StudyOptions,
+    wanted: Search,
+    spec: EngineSpec,
+    root: Path,
+    *,
+    planned: int,
+    about: Callable[[StudyFile], StudyFile] = lambda file: file,
 ) -> Iterator[OpenStudy]:
     """Open the study in `root`, or go on with it; heed signals and show progress until the block ends.
 
-    `planned` trials are announced. Raises ConfigError for a study under other conditions.
+    `planned` trials are announced; `about` has the last word on what is kept of the study before its folder is made.
+    Raises ConfigError for a study under other conditions.
     """
     for warning in spec.warnings:
         console.print(f"[yellow]note:[/] {escape(warning)}")
@@ -70,7 +78,7 @@ def opened(
     tokenizer = PromptTokenizer.load(wanted.model)
     plan = make_plan(wanted.scenario, wanted.seed, tokenizer, wanted.api)
     summary = describe(plan, tokenizer)
-    file = StudyFile.of(root.name, wanted, Environment.of(spec, device))
+    file = about(StudyFile.of(root.name, wanted, Environment.of(spec, device)))
     check_machine(wanted, spec, root, unique_tokens=summary.unique_tokens)
     open_study(root, file, resume=options.resume)
     stop = StopFlag()

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from scenarios.errors import ConfigError
 from tuning.budget import parse_duration, parse_share
 from tuning.cli.configuration import own_dimensions
-from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, WHAT, StudyOptions, nothing_restarts
-from tuning.config import Effort, Search
+from tuning.cli.target import AT_LEAST_0, AT_LEAST_2, EFFORT, SPACE, STUDY, WHAT, StudyOptions, nothing_restarts
+from tuning.config import Effort, SamplerName, Search
 from tuning.objective import TTFT_P99, Metric, ThroughputMetric, read_metric, read_objective
 from tuning.space import DEFAULT_PRESET, Engine, Preset, preset_dimensions
 
@@ -59,6 +59,22 @@ class SearchOptions(StudyOptions):
     budget: Annotated[
         str | None, Parameter(group=EFFORT, help="Time for search and confirmation, as 90s, 15m or 2h.")
     ] = None
+    sampler: Annotated[
+        SamplerName,
+        Parameter(
+            group=EFFORT,
+            help="How the next setting is chosen. `auto` weighs what was measured with what is expected of the load; "
+            "the others are Optuna's own; `cmaes` heeds no constraints, `grid` takes every setting once.",
+        ),
+    ] = "auto"
+    warm_start: Annotated[
+        bool,
+        Parameter(
+            group=EFFORT,
+            help="Begin with what did best in earlier studies of this model, machine and scenario in --results, and "
+            "let `auto` use what is expected of the load.",
+        ),
+    ] = True
     confirm_top: Annotated[
         int, Parameter(group=EFFORT, validator=AT_LEAST_0, help="Best settings that are measured again on fresh seeds.")
     ] = 3
@@ -97,6 +113,16 @@ class SearchOptions(StudyOptions):
         ),
     ] = None
 
+    import_study: Annotated[
+        str | None,
+        Parameter(
+            name="--import",
+            group=STUDY,
+            help="Take over the trials of this study in --results; a new study under equal conditions, scenario and "
+            "seed, such as one over other choices.",
+        ),
+    ] = None
+
     def search(self) -> Search:
         """Resolve the flags to what is searched; raise ConfigError or ScenarioError that names the flag at fault."""
         if self.preset != DEFAULT_PRESET and self.engine == "attach" and not self.restart_hook:
@@ -127,6 +153,7 @@ class SearchOptions(StudyOptions):
             "racing": self.racing,
             "stress": self.engine in STRESSED if self.stress is None else self.stress,
             "ready_timeout_s": self.ready_timeout_s(),
+            "sampler": self.sampler,
         }
         return Effort.parse(values, where="the flags")
 

@@ -25,6 +25,9 @@ def search(options: SearchOptions | None = None) -> int:
     options = options or SearchOptions()
     console = Console(stderr=True)
     wanted, effort = options.search(), options.effort()
+    from tuning.samplers import check_sampler
+
+    check_sampler(effort.sampler)
     if wanted.only_measures:
         effort = effort.model_copy(update={"trials": 1, "confirm_top": 1})
     from tuning.engines import engine_spec
@@ -57,6 +60,7 @@ def _search(
     console: Console, options: SearchOptions, wanted: Search, effort: Effort, spec: EngineSpec, root: Path
 ) -> int:
     from tuning.cli.answer import print_answer
+    from tuning.cli.beginning import about_import, beginning
     from tuning.cli.opened import opened
     from tuning.cli.sizing import settled
     from tuning.search import Searcher
@@ -64,16 +68,17 @@ def _search(
     from tuning.study import Study, baselines_of
 
     wanted = settled(console, wanted, spec, root)
-    with opened(console, options, wanted, spec, root, planned=effort.trials) as study:
+    about = about_import(options, root)
+    with opened(console, options, wanted, spec, root, planned=effort.trials, about=about) as study:
+        begins = beginning(console, options, study, effort)
         searcher = Searcher(
             lab=study.lab,
             study=Study(
                 root / "study.db",
-                space=wanted.space,
+                samplers=begins.samplers,
                 objective=study.objective,
-                seed=wanted.seed,
-                canonical=spec.canonical,
                 baselines=baselines_of(wanted),
+                first=begins.first,
             ),
             objective=study.objective,
             effort=effort,
@@ -103,6 +108,7 @@ def _exit_code(console: Console, verdict: Verdict, *, interrupted: bool, study: 
 def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpec, root: Path) -> None:
     """Print what would be done; proposals after the baselines depend on results, so those shown are only the first."""
     from scenarios import PromptTokenizer, describe, make_plan
+    from tuning.cli.beginning import samplers_of
     from tuning.engines import command_of
     from tuning.study import baselines_of, first_proposals
 
@@ -125,10 +131,11 @@ def _show_plan(console: Console, wanted: Search, effort: Effort, spec: EngineSpe
     console.print(f"objective: {wanted.objective}{beside}", highlight=False, markup=False)
     for dimension in wanted.space.dimensions:
         console.print(f"  {dimension.name}: {escape(dimension.text)}")
+    samplers = samplers_of(wanted, effort, spec, device_bytes=None, expecting=True)
     proposed = min(SHOWN_PROPOSALS, effort.trials - len(baselines))
-    settings = [*baselines, *first_proposals(wanted.space, wanted.seed, proposed)]
+    settings = [*baselines, *first_proposals(samplers, proposed)]
     for number, setting in enumerate(settings):
-        kind = "baseline" if number < len(baselines) else "first proposals; later ones depend on what is measured"
+        kind = "baseline" if number < len(baselines) else "looks good beforehand; what is measured decides"
         kind = "what the server runs; nothing restarts it" if wanted.only_measures else kind
         console.print(f"\n[bold]{escape(setting.label)}[/] [dim]({kind})[/]")
         if command := command_of(wanted, spec, setting):

@@ -41,6 +41,7 @@ from tuning.nightly.judge import (
 from tuning.nightly.measure import Remeasure
 from tuning.nightly.production import production_setting, proposed_words
 from tuning.report.html import REPORT_FILE
+from tuning.samplers import Samplers
 from tuning.space import one_setting, only
 from tuning.study import BASELINES, Study
 from tuning.verdict import NEGLIGIBLE, Kind, Verdict, launch_command
@@ -162,10 +163,8 @@ class Tonight:
             lab=study.lab,
             study=Study(
                 self.root / "study.db",
-                space=wanted.space,
+                samplers=Samplers(effort.sampler, wanted.space, self._spec.canonical, wanted.seed, objectives=1 + len(wanted.pareto)),
                 objective=study.objective,
-                seed=wanted.seed,
-                canonical=self._spec.canonical,
                 baselines=tuple(settings.values()),
             ),
             objective=study.objective,
