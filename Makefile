@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STUDY ?= cpu-chat-$(shell date -u +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: chaos bench-overhead help install engine search test test-unit check format docs dashboards dashboards-png bench-engine bench-analyze bench-load clean
+.PHONY: chaos bench-overhead help install engine search test test-unit check format docs dashboards dashboards-png bench-engine bench-analyze bench-load bench-search clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ build/bench/installed: tests/bench/load/requirements.txt
 bench-load: engine ## Compare our load client with others in tokens/s at equal TTFT error; FLAGS=--write-docs keeps it
 	$(MAKE) build/bench/installed || echo 'guidellm and aiohttp cannot be installed: their rows are left out' >&2
 	$(BIN)/python -m tests.bench.load $(FLAGS)
+
+bench-search: install ## Search recorded grids: how near the best each sampler ends, how often a verdict is false
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.search $(FLAGS)
 
 clean: ## Remove the environment and caches; results and the CPU engine stay
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
