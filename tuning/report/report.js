@@ -1,4 +1,5 @@
 "use strict";
+document.documentElement.classList.add("js");
 
 const plots = [...document.querySelectorAll(".plot")];
 for (const element of plots) {
@@ -29,5 +30,8 @@ document.querySelector(".command button")?.addEventListener("click", async (even
 });
 
 for (const group of document.querySelectorAll("tbody.group")) {
-  group.rows[0].addEventListener("click", () => group.classList.toggle("shown"));
+  const button = group.querySelector("button");
+  group.rows[0].addEventListener("click", () => {
+    button.setAttribute("aria-expanded", String(group.classList.toggle("shown")));
+  });
 }

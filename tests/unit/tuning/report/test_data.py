@@ -11,7 +11,7 @@ from harness.engine.failure import FailureKind
 from harness.store import Outcome
 from tests.support.study_data import OFF, ON, PROMPT_TOKENS, RATIO_3, Made, StudyMaker
 from tuning.report import StudyResult, TrialRow, study_result
-from tuning.report.data import leader, trial_rows
+from tuning.report.rows import leader, trial_rows
 from tuning.verdict import Kind
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.statistics import quantile
 from tests.support.study_data import ATTACK, RATIO_3, Made
 from tuning.report import plots
-from tuning.report.data import TrialRow, trial_rows
+from tuning.report.rows import TrialRow, trial_rows
 from tuning.report.figure import Plot
 from tuning.report.played import Played, played, samples
 
