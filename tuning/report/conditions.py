@@ -47,8 +47,8 @@ def method(search: Search) -> Iterator[str]:
     )
     yield (
         "Requests of one session share its luck with the caches, so intervals resample whole sessions. The 95 % "
-        "interval of a change against HiCache off holds; that of one P99 is too narrow where requests are few: of 240, it holds "
-        "the truth in about two cases of three."
+        "interval of a change against HiCache off holds; that of one P99 is too narrow where requests are few: of "
+        "240, it holds the truth in about two cases of three."
     )
     yield (
         f"The best of many noisy trials looks better than it is. The search (seed {search.seed}) only chooses who is "

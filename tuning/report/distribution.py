@@ -98,7 +98,8 @@ def ttft_by_turn(settings: Sequence[Played]) -> Plot:
 
 def _of_tier(setting: Played, tier: str) -> Floats:
     took_s = setting.requests["ttft_s"].to_numpy(dtype=np.float64)
-    return took_s[setting.tiers == tier]
+    chosen: Floats = took_s[setting.tiers == tier]
+    return chosen
 
 
 def _add_curve(figure: Any, setting: Played, took_s: Floats, *, row: int | None = None, named: bool = True) -> None:

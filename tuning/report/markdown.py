@@ -16,7 +16,7 @@ from tuning.report.rows import TrialRow
 from tuning.report.sensitivity import Sensitivity, Slice, value_text
 from tuning.report.table import CANDIDATE_HEADS, FOOTNOTE, candidate_cells, detail_rows, trial_columns
 
-SPECIAL = re.compile(r"[\\`*\[\]|~$&<>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^(?:#+|[+-])(?=\s)|^(\d+)(?=[.)]\s)")
+SPECIAL = re.compile(r"[\\`*\[\]|~$&<>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^(?:#+|[+-])(?=\s|$)|^(\d+)(?=[.)](?:\s|$))")
 """What means something anywhere, underscores at the ends of words, and what opens a heading or a list."""
 ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
@@ -57,7 +57,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, words_first
     yield f"| {' | '.join(map(text, heads))} |"
     yield f"|{'|'.join('---' if place < words_first else '--:' for place in range(len(heads)))}|"
     for row in rows:
-        yield f"| {' | '.join(map(text, row))} |"
+        yield f"| {' | '.join(words.UNKNOWN if cell == words.UNKNOWN else text(cell) for cell in row)} |"
 
 
 def code(content: str) -> Iterator[str]:
@@ -78,7 +78,8 @@ def _verdict(result: StudyResult) -> Iterator[str]:
     yield from (f"# {text(sentence[:1].upper() + sentence[1:])}.", "")
     yield from (
         f"{text(result.verdict.kind.value.capitalize())}. Study {text(result.study)}, "
-        f"scenario {text(result.scenario)}, {text(environment.model)}, SGLang {text(environment.sglang_version)} on {text(environment.device)}.",
+        f"scenario {text(result.scenario)}, {text(environment.model)}, SGLang {text(environment.sglang_version)} on "
+        f"{text(environment.device)}.",
         "",
     )
 
@@ -142,7 +143,7 @@ def _sensitivity(found: Sensitivity) -> Iterator[str]:
             (i.flag, words.share(i.share), words.share(i.by_chance), "yes" if i.stands_out else "no")
             for i in found.importance
         ]
-        lines += [f"What tells the best quarter of {found.trials} settings from the others (PED-ANOVA).", ""]
+        lines += [f"What tells the best {found.best} of {found.trials} settings from the others (PED-ANOVA).", ""]
         lines += [*table(("flag", "importance", "by chance", "stands out"), rows), ""]
     elif found.why_none:
         lines += [f"No importance: {text(found.why_none)}.", ""]

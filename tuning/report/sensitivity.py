@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.trial import FixedTrial, FrozenTrial
+from optuna.trial import FixedTrial, FrozenTrial, create_trial
 
 from harness.engine.setting import FlagValue
 from harness.statistics import Floats
@@ -80,6 +80,8 @@ class Sensitivity(StrictModel):
 
     trials: int = 0
     """Settings that importance rests on."""
+    best: int = 0
+    """How many of them count as the best: a quarter, or all that are feasible where these are fewer."""
     importance: tuple[Importance, ...] = ()
     """Of every flag that was varied, the largest first; empty when it cannot be told."""
     why_none: str = ""
@@ -95,6 +97,7 @@ def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None) -> 
     why_none = _why_none(judged, varied)
     return Sensitivity(
         trials=len(judged),
+        best=_best(judged),
         importance=() if why_none else _importance(judged, varied),
         why_none=why_none,
         slices=tuple(_slice(dimension.name, searched, leading) for dimension in varied),
@@ -122,14 +125,20 @@ def _why_none(judged: Sequence[TrialRow], varied: Sequence[Dimension]) -> str:
     return ""
 
 
+def _best(judged: Sequence[TrialRow]) -> int:
+    return min(math.ceil(BEST_SHARE * len(judged)), sum(row.feasible for row in judged))
+
+
 def _importance(judged: Sequence[TrialRow], varied: Sequence[Dimension]) -> tuple[Importance, ...]:
-    trials = [_params(row, varied) for row in judged]
+    study = optuna.create_study()
+    study.add_trials([_frozen(_params(row, varied)) for row in judged])
     # Ranks are all that counts: what is infeasible comes after everything that is not.
     worst_s = 2 * max((row.ttft.p99_s for row in judged if row.ttft), default=1.0)
     results = np.array([row.ttft.p99_s if row.feasible and row.ttft else worst_s for row in judged])
-    found = _shares(trials, results)
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=_best(judged) / len(judged))
+    found = _shares(study, evaluator, results)
     draw = np.random.default_rng(0)
-    shuffled = [_shares(trials, draw.permutation(results)) for _ in range(SHUFFLES)]
+    shuffled = [_shares(study, evaluator, draw.permutation(results)) for _ in range(SHUFFLES)]
     return tuple(
         Importance(
             flag=flag, share=share, by_chance=float(np.quantile([each.get(flag, 0.0) for each in shuffled], CHANCE))
@@ -148,27 +157,29 @@ def _params(row: TrialRow, varied: Sequence[Dimension]) -> Params:
         if dimension.name in row.values:
             asked = FixedTrial({dimension.name: row.values[dimension.name]})
             try:
-                dimension.suggest(cast("optuna.Trial", asked))  # it answers the same questions
-            except ValueError:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", UserWarning)
+                    dimension.suggest(cast("optuna.Trial", asked))  # it answers the same questions
+            except (UserWarning, ValueError):
                 continue  # a value of before a resume changed the range
             found[dimension.name] = (row.values[dimension.name], asked.distributions[dimension.name])
     return found
 
 
-def _shares(trials: Sequence[Params], results: Floats) -> dict[str, float]:
-    study = optuna.create_study()
-    study.add_trials([_frozen(params, float(result)) for params, result in zip(trials, results, strict=True)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # one trial alone in a regime: it is left out
-        return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE))
-
-
-def _frozen(params: Params, result: float) -> FrozenTrial:
-    return optuna.trial.create_trial(
-        value=result,
+def _frozen(params: Params) -> FrozenTrial:
+    return create_trial(
+        value=0.0,
         params={name: value for name, (value, _) in params.items()},
         distributions={name: distribution for name, (_, distribution) in params.items()},
     )
+
+
+def _shares(study: optuna.Study, evaluator: PedAnovaImportanceEvaluator, results: Floats) -> dict[str, float]:
+    """Return each flag's share of the importance when `results` are those of the study's trials, in their order."""
+    with warnings.catch_warnings():
+        # Less is better here, as it takes to be; a trial that is alone in having or lacking a flag is left out.
+        warnings.simplefilter("ignore", UserWarning)
+        return get_param_importances(study, evaluator=evaluator, target=lambda trial: float(results[trial.number]))
 
 
 def _slice(flag: str, searched: Sequence[TrialRow], leading: str | None) -> Slice:

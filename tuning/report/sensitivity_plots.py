@@ -39,8 +39,8 @@ def importance_note(found: Sensitivity) -> str:
     names = [each.flag for each in found.importance if each.stands_out]
     standing = f"{', '.join(names)} stand{'s' if len(names) == 1 else ''} out" if names else "no flag stands out"
     return (
-        f"What tells the best quarter of {found.trials} searched settings from the others (PED-ANOVA): {standing}. A "
-        "bar that does not reach past its mark is no more than chance gives to shuffled results."
+        f"What tells the best {found.best} of {found.trials} searched settings from the others (PED-ANOVA): {standing}."
+        " A bar that does not reach past its mark is no more than chance gives to shuffled results."
     )
 
 

@@ -34,7 +34,7 @@ def test_result_survives_json(confirmed: Made) -> None:
 def test_json_has_what_a_program_asks_for(confirmed: Made) -> None:
     """The launch command, the verdict and the counts stand where they are looked for."""
     data = json.loads(result_of(confirmed).model_dump_json())
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["study"] == "demo"
     assert data["verdict"]["kind"] == "better"
     assert data["launch_command"] == confirmed.verdict.launch_command
