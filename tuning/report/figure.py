@@ -17,6 +17,8 @@ from tuning.report.rows import TrialRow
 OFF, ON, BEST, DROPPED = "#8b93a1", "#d98a29", "#2f7fd6", "#c8553d"
 """HiCache off, on at defaults, the winner, and what may not win: apart for the colour-blind, on light and dark."""
 STORAGE = "#7a5aa6"
+LEGEND_PX = 40
+"""Room for one line of legend, also on paper, where a plot is drawn once and not measured again."""
 HOVER_TEXT = "%{text}<extra></extra>"
 
 
@@ -45,7 +47,7 @@ def finished(title: str, caption: str, figure: Any, *, height: int = 400, small:
     figure.update_layout(
         template="none",
         height=height,
-        margin={"l": 64, "r": 16, "t": 8, "b": 48},
+        margin={"l": 64, "r": 16, "t": LEGEND_PX, "b": 48},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},

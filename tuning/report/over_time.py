@@ -55,7 +55,7 @@ def memory_and_reloads(watched: Sequence[Watched]) -> Plot:
     figure.update_xaxes(title="seconds under load", row=len(shown), col=1)
     trials = ", ".join(f"{each.record.number} ({each.setting.role})" for each in watched)
     caption = f"Trials {trials}. The lowest free memory is the headroom of the tables; memory scales do not start at 0."
-    return finished(title, caption, figure, height=60 + 160 * len(shown))
+    return finished(title, caption, figure, height=90 + 125 * len(shown))
 
 
 def _sampled(column: str, unit: float = 1.0) -> Callable[[Watched], Line | None]:

@@ -56,7 +56,8 @@ class Point(StrictModel):
 
     value: FlagValue
     trial: int
-    p99_s: float
+    p99_s: float | None
+    """None where there is none to compare: it failed, or did not sustain the load."""
     feasible: bool
     alone: bool
     """Whether it differs from the leading setting in this flag only, or is that setting."""
@@ -70,8 +71,8 @@ class Slice(StrictModel):
 
     @property
     def alone(self) -> tuple[Point, ...]:
-        """The leading setting and those that differ from it in this flag only; empty without such."""
-        found = tuple(point for point in self.points if point.alone)
+        """The leading setting and those with a P99 that differ from it in this flag only; empty without such."""
+        found = tuple(point for point in self.points if point.alone and point.p99_s is not None)
         return found if len(found) > 1 else ()
 
 
@@ -100,7 +101,7 @@ def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None) -> 
         best=_best(judged),
         importance=() if why_none else _importance(judged, varied),
         why_none=why_none,
-        slices=tuple(_slice(dimension.name, searched, leading) for dimension in varied),
+        slices=tuple(_slice(dimension.name, judged, leading) for dimension in varied),
     )
 
 
@@ -182,18 +183,18 @@ def _shares(study: optuna.Study, evaluator: PedAnovaImportanceEvaluator, results
         return get_param_importances(study, evaluator=evaluator, target=lambda trial: float(results[trial.number]))
 
 
-def _slice(flag: str, searched: Sequence[TrialRow], leading: str | None) -> Slice:
-    leader = next((row for row in searched if row.key == leading and row.feasible), None)
+def _slice(flag: str, judged: Sequence[TrialRow], leading: str | None) -> Slice:
+    leader = next((row for row in judged if row.key == leading and row.feasible), None)
     points = [
         Point(
             value=row.values[flag],
             trial=row.number,
-            p99_s=row.ttft.p99_s,
+            p99_s=row.ttft.p99_s if row.ttft else None,
             feasible=row.feasible,
             alone=leader is not None and _differ(row, leader) <= {flag},
         )
-        for row in searched
-        if row.ttft and flag in row.values
+        for row in judged
+        if flag in row.values
     ]
     return Slice(flag=flag, points=tuple(sorted(points, key=lambda point: (_order(point.value), point.trial))))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from tuning.report import words
 from tuning.report.figure import BEST, DROPPED, HOVER_TEXT, OFF, Plot, escaped, finished, left_out
 from tuning.report.sensitivity import Point, Sensitivity, Slice, value_text
 
@@ -46,20 +47,25 @@ def importance_note(found: Sensitivity) -> str:
 
 def slice_plots(found: Sensitivity) -> list[Plot]:
     """Draw TTFT P99 of the search against each flag that was varied."""
-    return [_slice_plot(each) for each in found.slices if each.points]
+    return [_slice_plot(each) for each in found.slices if any(point.p99_s is not None for point in each.points)]
 
 
 def _slice_plot(found: Slice) -> Plot:
     figure = go.Figure()
+    top_s = 1.05 * max(point.p99_s for point in found.points if point.p99_s is not None)
     for name, colour, symbol, points in (
-        ("feasible", BEST, "circle", [point for point in found.points if point.feasible]),
-        ("breaks a constraint", DROPPED, "circle-open", [point for point in found.points if not point.feasible]),
+        ("feasible", BEST, "circle", [p for p in found.points if p.feasible]),
+        ("breaks a constraint", DROPPED, "circle-open", [p for p in found.points if not p.feasible and p.p99_s]),
+        ("no P99 to compare", DROPPED, "x", [p for p in found.points if p.p99_s is None]),
     ):
         if points:
             figure.add_scatter(
-                x=_axis(found, points), y=[point.p99_s for point in points], mode="markers", name=name,
+                x=_axis(found, points), y=[point.p99_s or top_s for point in points], mode="markers", name=name,
                 marker={"color": colour, "size": 8, "symbol": symbol, "opacity": 0.75},
-                text=[f"{escaped(value_text(p.value))}: P99 {p.p99_s:.3f} s, trial {p.trial}" for p in points],
+                text=[
+                    f"{escaped(value_text(point.value))}: P99 {words.seconds(point.p99_s)} s, trial {point.trial}"
+                    for point in points
+                ],
                 hovertemplate=HOVER_TEXT,
             )  # fmt: skip
     if found.alone:
@@ -68,8 +74,8 @@ def _slice_plot(found: Slice) -> Plot:
             line={"color": BEST, "width": 2}, hoverinfo="skip",
         )  # fmt: skip
     if not _numeric(found):
-        words = list(dict.fromkeys(_axis(found, found.points)))
-        figure.update_xaxes(type="category", categoryarray=words, range=[-0.5, len(words) - 0.5])
+        places = list(dict.fromkeys(_axis(found, found.points)))
+        figure.update_xaxes(type="category", categoryarray=places, range=[-0.5, len(places) - 0.5])
     figure.update_xaxes(title=escaped(found.flag), automargin=True)
     figure.update_yaxes(title="TTFT P99, seconds", rangemode="tozero")
     alone = "The line joins settings that differ from the leading one in this flag alone." if found.alone else (

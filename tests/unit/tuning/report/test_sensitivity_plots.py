@@ -17,7 +17,9 @@ FOUND = Sensitivity(
 )
 
 
-def point(value: float | str | bool, trial: int, p99_s: float, *, feasible: bool = True, alone: bool = False) -> Point:
+def point(
+    value: float | str | bool, trial: int, p99_s: float | None, *, feasible: bool = True, alone: bool = False
+) -> Point:
     """Make one setting of a slice."""
     return Point(value=value, trial=trial, p99_s=p99_s, feasible=feasible, alone=alone)
 
@@ -40,12 +42,19 @@ def test_no_importance_says_why() -> None:
 
 
 def test_a_slice_of_numbers_has_a_line_through_what_differs_alone() -> None:
-    """All settings are marked, those that break a constraint apart; the line is one flag alone."""
-    points = (point(2.0, 0, 1.0, alone=True), point(3.0, 1, 4.0, feasible=False), point(4.0, 2, 2.0, alone=True))
+    """All settings are marked, those that may not win apart; the line is one flag alone."""
+    points = (
+        point(2.0, 0, 1.0, alone=True),
+        point(3.0, 1, 4.0, feasible=False),
+        point(4.0, 2, 2.0, alone=True),
+        point(5.0, 3, None, feasible=False, alone=True),
+    )
     (plot,) = slice_plots(Sensitivity(slices=(Slice(flag="hicache_ratio", points=points),)))
     found = traces(plot)
     assert found["feasible"]["x"] == [2.0, 4.0]
     assert found["breaks a constraint"]["x"] == [3.0]
+    assert found["no P99 to compare"]["x"] == [5.0]
+    assert found["no P99 to compare"]["y"][0] > 4.0, "above all that was measured"
     assert (found["this flag alone"]["x"], found["this flag alone"]["y"]) == ([2.0, 4.0], [1.0, 2.0])
     assert plot.small
 
@@ -63,4 +72,5 @@ def test_a_slice_of_words_has_one_place_for_each() -> None:
 
 def test_a_flag_without_a_p99_has_no_plot() -> None:
     """When every setting of a flag failed there is nothing to mark."""
-    assert slice_plots(Sensitivity(slices=(Slice(flag="x", points=()),))) == []
+    for points in ((), (point(1, 0, None, feasible=False),)):
+        assert slice_plots(Sensitivity(slices=(Slice(flag="x", points=points),))) == []
