@@ -50,7 +50,7 @@ def finished(title: str, caption: str, figure: Any, *, height: int = 400, small:
         margin={"l": 64, "r": 16, "t": LEGEND_PX, "b": 48},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
+        legend={"orientation": "h", "yref": "container", "yanchor": "top", "y": 1, "x": 0},
         hovermode="closest",
     )
     return Plot(title, caption, str(figure.to_json()), small=small)

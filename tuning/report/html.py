@@ -21,7 +21,7 @@ from tuning.report.detail import groups, in_words
 from tuning.report.page import plotly_js, templates
 from tuning.report.played import played, requests, watched
 from tuning.report.plots import all_plots
-from tuning.report.rows import leader
+from tuning.report.rows import STRESS, leader
 from tuning.report.table import against_baseline, standing
 from tuning.verdict import Verdict
 
@@ -53,6 +53,7 @@ def write_report(
         command=one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
         sections=all_plots(result, settings, watched(root, settings), requests=requests(root, leads)),
         scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
+        stress=[row for row in result.trials if row.purpose == STRESS],
         cost_rows=cost_rows(result.costs),
         cost_note=NOTE,
         few_requests=CONFIDENT_P99_REQUESTS,

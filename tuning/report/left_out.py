@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.store import Outcome
 from scenarios.strict import StrictModel
-from tuning.report.rows import TrialRow
+from tuning.report.rows import STRESS, TrialRow
 
 MEANING = {
     Outcome.MEASURED: "measured and shown, but infeasible: it may not win, whatever its P99",
@@ -36,7 +36,7 @@ def left_out(rows: Sequence[TrialRow]) -> tuple[LeftOut, ...]:
     """Group the trials that may not win by why, the largest group first."""
     groups: dict[str, list[TrialRow]] = {}
     for row in sorted(rows, key=lambda row: row.number):
-        if not row.feasible:
+        if not row.feasible and row.purpose != STRESS:
             groups.setdefault(_why(row), []).append(row)
     found = (
         LeftOut(

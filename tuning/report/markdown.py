@@ -12,7 +12,7 @@ from tuning.report.conditions import conditions, method
 from tuning.report.costs import cost_rows
 from tuning.report.data import StudyResult
 from tuning.report.fronts import Front
-from tuning.report.rows import TrialRow
+from tuning.report.rows import STRESS, TrialRow
 from tuning.report.sensitivity import Sensitivity, Slice, value_text
 from tuning.report.table import CANDIDATE_HEADS, FOOTNOTE, candidate_cells, detail_rows, trial_columns
 
@@ -27,6 +27,7 @@ def markdown(result: StudyResult, search: Search) -> str:
         _verdict(result),
         _launch(result),
         _confirmation(result),
+        _stress(result.trials),
         _trials(result.trials),
         _left_out(result),
         _latency(result),
@@ -100,13 +101,24 @@ def _confirmation(result: StudyResult) -> Iterator[str]:
 
 
 def _trials(rows: Sequence[TrialRow]) -> Iterator[str]:
-    feasible = [row for row in rows if row.feasible]
+    feasible = [row for row in rows if row.feasible and row.purpose != STRESS]
     columns = trial_columns(wide=True)
     if feasible:
         lines = table(
             [column.head for column in columns], [[c.cell(row) for c in columns] for row in feasible], words_first=2
         )
         yield from _section("Trials", ("TTFT of the steady window, in seconds.", "", *lines, "", text(FOOTNOTE)))
+
+
+def _stress(rows: Sequence[TrialRow]) -> Iterator[str]:
+    found = [
+        (row.label, words.seconds(row.ttft.p99_s if row.ttft else None), words.share(row.error_rate),
+         "holds" if row.feasible else row.reason or row.outcome.value)
+        for row in rows
+        if row.purpose == STRESS
+    ]  # fmt: skip
+    heads = ("setting", "TTFT P99, s", "errors", "outcome")
+    yield from _section("Under more load", table(heads, found) if found else ())
 
 
 def _left_out(result: StudyResult) -> Iterator[str]:

@@ -120,7 +120,8 @@ def tokens_by_tier(rows: Sequence[TrialRow]) -> Plot:
                 y=labels, x=shares[::-1], name=name, orientation="h", marker={"color": colour},
                 hovertemplate=f"{name}: %{{x:.0%}}<extra></extra>",
             )  # fmt: skip
-    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
+    short = [f"trial {row.number}" for row in reversed(known)]
+    figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal", meta={"short": short})
     figure.update_xaxes(title="share of prompt tokens", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(automargin=True)
     shown = f"The first {MOST_SETTINGS} of {len(counted)} settings. " if len(counted) > MOST_SETTINGS else ""

@@ -16,6 +16,11 @@ from tuning.objective import LAUNCHED, Objective
 from tuning.space import only
 from tuning.verdict import Verdict
 
+COMPARED = ("search", "confirm")
+"""The purposes of trials that settings are compared by, each among themselves; others stand apart."""
+STRESS = "stress"
+"""The purpose of trials under more load than was asked for."""
+
 
 class TrialRow(StrictModel):
     """One trial as it stands in a table. None means that it was not seen, never zero."""
@@ -78,7 +83,8 @@ def leader(records: Sequence[TrialRecord], objective: Objective, verdict: Verdic
     """Return the key of the winner, of the best so far when nothing is confirmed, or None when nothing is feasible."""
     if verdict.winner:
         return verdict.winner.key
-    best = min((r for r in records if objective.feasible(r)), key=lambda r: r.p99_s, default=None)
+    feasible = (record for record in records if objective.feasible(record))
+    best = min(feasible, key=lambda record: (record.purpose != "search", record.p99_s), default=None)
     return best.setting.key if best else None
 
 
@@ -124,8 +130,7 @@ def _row(record: TrialRecord, objective: Objective, winner: str | None) -> Trial
 
 
 def _turn_of(purpose: str) -> tuple[int, str]:
-    known = ("search", "confirm")
-    return (known.index(purpose) if purpose in known else len(known), purpose)
+    return (COMPARED.index(purpose) if purpose in COMPARED else len(COMPARED), purpose)
 
 
 def values_of(setting: Setting) -> dict[str, FlagValue]:

@@ -6,12 +6,14 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from harness.store import Outcome
 from tests.support.study_data import ATTACK, Made, StudyMaker
-from tuning.report import write_report
+from tuning.report import study_result, write_report
 
 PLOTS = 15
 """Of a study that has seen everything."""
@@ -170,6 +172,36 @@ def test_a_study_without_trials(tmp_path: Path) -> None:
     """A search that was stopped at once has a page, too."""
     _, page = page_of(StudyMaker(tmp_path).made())
     assert "nothing was measured" in page.text
+
+
+def test_more_load_is_a_caution_and_no_comparison(tmp_path: Path, confirmed: Made) -> None:
+    """A trial under stress has a table of its own; what it did not sustain is not held against the search."""
+    grew = "time to first token only grew"
+    changes = {"purpose": "stress", "number": 99, "outcome": Outcome.NOT_SUSTAINABLE, "reason": grew}
+    stress = confirmed.records[2].model_copy(update=changes)
+    plain, found = (
+        study_result(confirmed.root, confirmed.study, records, confirmed.verdict, confirmed.objective)
+        for records in (confirmed.records, [*confirmed.records, stress])
+    )
+    assert (found.left_out, found.fronts, found.sensitivity) == (plain.left_out, plain.fronts, plain.sensitivity)
+    records = [*confirmed.records, stress]
+    write_report(tmp_path, confirmed.study, records, confirmed.verdict, confirmed.objective, answer=found)
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Under more load" in page.headings
+    assert page.text.count(grew) == 1
+
+
+def test_the_page_can_be_used_without_eyes_or_a_mouse(report: tuple[str, Page]) -> None:
+    """Headings do not skip a level, every plot is described, every column has its head, and groups open by a button."""
+    text, page = report
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert text.count('<div class="plot" role="img" aria-label="Plot: ') == PLOTS
+    assert '<html lang="en">' in text
+    assert "<th>" not in text
+    assert text.count('<tbody class="group" data-group>') == text.count('class="fold" aria-expanded="false"') > 0
+    assert text.count('<div class="wide"') == text.count('<div class="wide" role="region" tabindex="0" aria-label="')
 
 
 def test_no_part_of_a_page_is_left_behind(report: tuple[str, Page], confirmed: Made) -> None:

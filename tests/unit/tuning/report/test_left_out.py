@@ -36,6 +36,11 @@ def test_the_commonest_reason_stands_first() -> None:
     assert second.why == "interrupted"
 
 
+def test_more_load_than_was_asked_for_is_held_against_nobody() -> None:
+    """A trial under stress is a caution on the winner, and no reason to leave it out."""
+    assert left_out([trial_row(0, ON, None, purpose="stress")]) == ()
+
+
 def test_feasible_trials_are_not_left_out() -> None:
     """A study in which all went well has no such section."""
     assert left_out([trial_row(0, OFF, 1.0)]) == ()
