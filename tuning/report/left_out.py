@@ -44,7 +44,7 @@ def left_out(rows: Sequence[TrialRow]) -> tuple[LeftOut, ...]:
             meaning=MEANING.get(group[0].outcome, OTHERWISE),
             trial_numbers=tuple(row.number for row in group),
             settings=len({row.key for row in group}),
-            example=group[0].reason if group[0].reason != why else "",
+            example=group[0].why if group[0].why != why else "",
         )
         for why, group in groups.items()
     )

@@ -113,7 +113,7 @@ def _trials(rows: Sequence[TrialRow]) -> Iterator[str]:
 def _stress(rows: Sequence[TrialRow]) -> Iterator[str]:
     found = [
         (row.label, words.seconds(row.ttft.p99_s if row.ttft else None), words.share(row.error_rate),
-         "holds" if row.feasible else row.reason or row.outcome.value)
+         "holds" if row.feasible else row.why or row.outcome.value)
         for row in rows
         if row.purpose == STRESS
     ]  # fmt: skip

@@ -48,8 +48,9 @@ class TrialRow(StrictModel):
     whole_run_p99_s: float | None
     first_turns_p99_s: float | None
     requests_per_s: float | None = None
+    """Answered over the steady window; of a load that was not sustained, what was sustained instead."""
     output_tokens_per_s: float | None = None
-    """Over the steady window; None like `ttft`."""
+    """The same; None like `ttft`."""
     ok: int | None
     counted: int | None
     cut: int | None
@@ -67,6 +68,13 @@ class TrialRow(StrictModel):
     host_pool_bytes: int | None = None
     """Of all ranks together; 0 without HiCache."""
     duration_s: float
+
+    @property
+    def why(self) -> str:
+        """The reason, and of a load that was not sustained the rate that was, which stands for its latencies."""
+        if self.outcome is not Outcome.NOT_SUSTAINABLE or self.requests_per_s is None:
+            return self.reason
+        return f"{self.reason}; {self.requests_per_s:.2f} requests/s were answered"
 
 
 def trial_rows(records: Sequence[TrialRecord], objective: Objective, verdict: Verdict) -> list[TrialRow]:
@@ -109,7 +117,7 @@ def _row(record: TrialRecord, objective: Objective, winner: str | None) -> Trial
         ttft=compared.steady if compared else None,
         whole_run_p99_s=whole.p99_s if whole else None,
         first_turns_p99_s=first.p99_s if first else None,
-        requests_per_s=compared.requests_per_s if compared else None,
+        requests_per_s=summary.requests_per_s if summary else None,
         output_tokens_per_s=compared.output_tokens_per_s if compared else None,
         ok=summary.ok if summary else None,
         counted=summary.counted if summary else None,

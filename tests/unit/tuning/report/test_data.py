@@ -60,6 +60,7 @@ def test_a_load_that_was_not_sustained_has_no_p99(confirmed: Made) -> None:
     assert row.outcome is Outcome.NOT_SUSTAINABLE
     assert (row.ttft, row.whole_run_p99_s, row.first_turns_p99_s) == (None, None, None)
     assert row.reason == "12 counted requests were unanswered when the time limit came"
+    assert row.why == f"{row.reason}; {row.requests_per_s:.2f} requests/s were answered"
 
 
 def test_a_broken_constraint_is_named(confirmed: Made) -> None:
