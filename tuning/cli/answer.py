@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from harness.files import write_atomically
 from harness.metrics import Slo
 from harness.store import TrialRecord
 from tuning.cli.front import front_table
@@ -22,11 +21,10 @@ from tuning.report import (
     in_words,
     study_result,
     trials_table,
+    write_files,
     write_report,
 )
 from tuning.verdict import Verdict
-
-RESULT_FILE = "result.json"
 
 
 def print_answer(
@@ -40,10 +38,9 @@ def print_answer(
     json: bool,
     slo: Slo | None = None,
 ) -> None:
-    """Write result.json and report.html, and print the answer; with a service level, the goodput under it too."""
+    """Write the report in all of its forms, and print the answer; with a service level, the goodput under it too."""
     answer = study_result(root, study, records, verdict, objective, slo=slo)
-    result = answer.model_dump_json(indent=1)
-    write_atomically(root / RESULT_FILE, result + "\n")
+    write_files(root, answer, study.search)
     page = write_report(root, study, records, verdict, objective, answer=answer)
     console.print(trials_table(records, objective, verdict, width=console.width))
     if verdict.candidates:
@@ -65,4 +62,4 @@ def print_answer(
         console.print(escape(verdict.launch_command), soft_wrap=True, highlight=False)
     console.print(f"\nReport: {page}")
     if json:
-        sys.stdout.write(result + "\n")
+        sys.stdout.write(answer.model_dump_json(indent=1) + "\n")

@@ -124,13 +124,18 @@ def reload_cells(reload: ReloadCost) -> Iterator[tuple[str, str]]:
 
 
 def _scaled(value: float | None, unit: float) -> str:
-    return words.UNKNOWN if value is None else f"{value / unit:.3g}"
+    return words.UNKNOWN if value is None else _short(value / unit)
 
 
 def _estimate(found: Estimate | None, unit: float) -> str:
     if found is None:
         return words.UNKNOWN
-    return f"{found.value / unit:.3g} [{found.low / unit:.3g}, {found.high / unit:.3g}]"
+    return f"{_scaled(found.value, unit)} [{_scaled(found.low, unit)}, {_scaled(found.high, unit)}]"
+
+
+def _short(value: float) -> str:
+    """Write three digits, and never a power of ten."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def _of_ceiling(bytes_per_s: float | None, ceiling: float | None) -> str:

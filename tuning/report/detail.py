@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 from harness.metrics import METRICS, Breakdown, Goodput, Latency, Metric, MetricName, Slo, breakdowns, goodput
+from harness.store import TrialRecord
 from harness.window import Window
 from scenarios.strict import StrictModel
 from tuning.report import words
@@ -23,6 +24,8 @@ class Detail(StrictModel):
     label: str
     trial_numbers: tuple[int, ...]
     sustained: bool
+    ended: dict[str, int] = Field(default_factory=dict)
+    """Counted requests by how they ended, of those that did: only `ok` and `cancelled` enter latencies."""
     metrics: dict[MetricName, Breakdown] = Field(default_factory=dict)
     """Empty when the load was not sustained: such latencies are never compared as numbers (design rule 12)."""
     windows: tuple[Window, ...] = ()
@@ -46,12 +49,22 @@ def details(settings: Sequence[Played], slo: Slo | None) -> tuple[Detail, ...]:
             label=setting.label,
             trial_numbers=tuple(record.number for record in setting.records),
             sustained=setting.sustained,
+            ended=_ended(setting.records),
             metrics=breakdowns(setting.counted) if setting.sustained else {},
             windows=setting.windows,
             goodput=goodput(setting.counted, slo, seconds=setting.seconds) if slo else None,
         )
         for setting in settings
     )
+
+
+def _ended(records: Sequence[TrialRecord]) -> dict[str, int]:
+    summaries = [record.summary for record in records if record.summary]
+    found = {
+        how.replace("_", " "): sum(getattr(summary, how) for summary in summaries)
+        for how in ("ok", "cancelled", "failed", "timed_out", "cut", "not_played")
+    }
+    return {how: number for how, number in found.items() if number}
 
 
 def groups(found: Breakdown) -> Iterator[tuple[str, str, Latency]]:

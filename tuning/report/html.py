@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,18 +13,20 @@ from harness.store import TrialRecord
 from tuning.config import StudyFile
 from tuning.objective import Objective
 from tuning.report import words
+from tuning.report.command import one_flag_a_line
+from tuning.report.conditions import conditions, method
 from tuning.report.costs import NOTE, cost_rows
-from tuning.report.data import StudyResult, leader, study_result
+from tuning.report.data import StudyResult, study_result
 from tuning.report.detail import groups, in_words
 from tuning.report.page import plotly_js, templates
-from tuning.report.played import played, requests, samples
+from tuning.report.played import played, requests, watched
 from tuning.report.plots import all_plots
+from tuning.report.rows import STRESS, leader
 from tuning.report.table import against_baseline, standing
-from tuning.verdict import NEGLIGIBLE, Verdict
+from tuning.verdict import Verdict
 
 REPORT_FILE = "report.html"
 TEMPLATE = "report.html.j2"
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 
 
 def write_report(
@@ -49,16 +49,17 @@ def write_report(
     page = _templates().get_template(TEMPLATE)
     text = page.render(
         result=result,
-        search=study.search,
         verdict=verdict,
-        command=_one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
-        plots=all_plots(settings, result.trials, samples=samples(root, leads), requests=requests(root, leads)),
+        command=one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
+        sections=all_plots(result, settings, watched(root, settings), requests=requests(root, leads)),
         scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
+        stress=[row for row in result.trials if row.purpose == STRESS],
         cost_rows=cost_rows(result.costs),
         cost_note=NOTE,
         few_requests=CONFIDENT_P99_REQUESTS,
         few_requests_note=words.FEW_REQUESTS_NOTE,
-        negligible=NEGLIGIBLE,
+        conditions=conditions(result, study.search),
+        method=method(study.search),
         plotly_js=plotly_js(),
     )
     path = root / REPORT_FILE
@@ -72,16 +73,3 @@ def _templates() -> Environment:
         pages.filters[write.__name__] = write
     pages.globals |= {"against_baseline": against_baseline, "standing": standing, "groups": groups}
     return pages
-
-
-def _one_flag_a_line(command: str) -> str:
-    """Break a shell command before each flag and variable, so that it can be read and still be pasted as it is."""
-    lines: list[list[str]] = [[]]
-    after_variable = False
-    for word in shlex.split(command):
-        is_variable = VARIABLE.match(word) is not None
-        if is_variable or after_variable or word.startswith("--"):
-            lines.append([])
-        lines[-1].append(word)
-        after_variable = is_variable
-    return " \\\n  ".join(shlex.join(line) for line in lines if line)

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from harness.load.record import read_records
 from harness.metrics import answered, ttft_s
+from harness.metrics.groups import by_tier
 from harness.store import REQUESTS_FILE, SAMPLES_FILE, Outcome, Purpose, TrialRecord, folder_of
 from harness.summary import span_s
 from harness.window import Window, find_window
 from scenarios.plan import Phase
+from tuning.report.figure import BEST, OFF, ON
 from tuning.study import BASELINES
 
 PLAYED_OUT = (Outcome.MEASURED, Outcome.NOT_SUSTAINABLE)
@@ -45,6 +49,23 @@ class Played:
         answers = self.counted[answered(self.counted)]
         return pd.DataFrame({"ttft_s": ttft_s(answers), "turn": answers["turn"].astype(int).to_numpy()})
 
+    @cached_property
+    def tiers(self) -> npt.NDArray[np.str_]:
+        """The tier that served each of `requests`, one of `harness.metrics.TIERS`."""
+        divided = by_tier(self.counted[answered(self.counted)])
+        return np.array(divided.labels)[divided.codes]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One trial of a compared setting as its load went on."""
+
+    setting: Played
+    record: TrialRecord
+    samples: pd.DataFrame
+    requests: pd.DataFrame | None
+    """All of them, warm-up and fillers too; None when they are not on disk."""
+
 
 def played(root: Path, records: Sequence[TrialRecord], leader: str | None, *, confirmed: bool) -> list[Played]:
     """Return both baselines and the leading setting, as far as requests of them are on disk.
@@ -68,13 +89,22 @@ def played(root: Path, records: Sequence[TrialRecord], leader: str | None, *, co
     return found
 
 
-def samples(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd.DataFrame] | None:
-    """Return the first of `records` whose samples are on disk, with them."""
-    for record in records:
-        path = folder_of(root, record.number, record.purpose) / SAMPLES_FILE
-        if path.exists():
-            return record, pd.read_parquet(path)
-    return None
+def colour_of(setting: Played) -> str:
+    """Return the colour that the setting has in every plot."""
+    return BEST if setting.leads else OFF if setting.role == "HiCache off" else ON
+
+
+def watched(root: Path, settings: Sequence[Played]) -> list[Watched]:
+    """Return the first trial of each setting whose samples are on disk."""
+    found = []
+    for setting in settings:
+        for record in setting.records:
+            path = folder_of(root, record.number, record.purpose) / SAMPLES_FILE
+            if path.exists():
+                loaded = requests(root, [record])
+                found.append(Watched(setting, record, pd.read_parquet(path), loaded[1] if loaded else None))
+                break
+    return found
 
 
 def requests(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd.DataFrame] | None:

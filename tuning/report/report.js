@@ -1,8 +1,15 @@
 "use strict";
+document.documentElement.classList.add("js");
+
+// Narrower screens have no room for whole labels beside bars.
+const NARROW_PX = 600;
 
 const plots = [...document.querySelectorAll(".plot")];
 for (const element of plots) {
   const figure = JSON.parse(element.nextElementSibling.textContent);
+  if (window.innerWidth < NARROW_PX && figure.layout.meta?.short) {
+    Object.assign(figure.layout.yaxis, { tickvals: figure.data[0].y, ticktext: figure.layout.meta.short });
+  }
   Plotly.newPlot(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
 }
 
@@ -29,5 +36,8 @@ document.querySelector(".command button")?.addEventListener("click", async (even
 });
 
 for (const group of document.querySelectorAll("tbody.group")) {
-  group.rows[0].addEventListener("click", () => group.classList.toggle("shown"));
+  const button = group.querySelector("button");
+  group.rows[0].addEventListener("click", () => {
+    button.setAttribute("aria-expanded", String(group.classList.toggle("shown")));
+  });
 }

@@ -15,8 +15,8 @@ from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
 from tuning.objective import Objective
 from tuning.report import words
-from tuning.report.data import TrialRow, trial_rows
 from tuning.report.detail import Detail
+from tuning.report.rows import TrialRow, trial_rows
 from tuning.study import BASELINES
 from tuning.verdict import Candidate, Verdict
 
@@ -24,13 +24,16 @@ COMPACT_WIDTH = 100
 """Terminals are taken to be this wide unless the caller knows better."""
 ROOMY_WIDTH = 150
 LONGEST_REASON = 90
+CANDIDATE_HEADS = ("setting", "P99 (interval)", "against HiCache off", "host pool\ntokens", "requests", "")
 FOOTNOTE = f"{words.FEW_REQUESTS} {words.FEW_REQUESTS_NOTE}"
 
 Justify = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
+    """One column of the table of trials."""
+
     head: str
     cell: Callable[[TrialRow], str]
     justify: Justify = "right"
@@ -45,7 +48,7 @@ def trials_table(
 ) -> Table:
     """Show every trial, best first and infeasible ones below with their reason, for a terminal `width` columns wide."""
     rows = trial_rows(records, objective, verdict)
-    columns = [column for column in _columns(wide=width >= ROOMY_WIDTH) if column.from_width <= width]
+    columns = [column for column in trial_columns(wide=width >= ROOMY_WIDTH) if column.from_width <= width]
     flagged = any(row.ttft is not None and not row.ttft.confident for row in rows)
     table = _table("TTFT of the steady window, in seconds", FOOTNOTE if flagged else None)
     for column in columns:
@@ -62,30 +65,35 @@ def candidates_table(verdict: Verdict) -> Table:
     """Show the confirmed settings, best first: P99 of all fresh trials together, against HiCache off."""
     flagged = any(candidate.requests < CONFIDENT_P99_REQUESTS for candidate in verdict.candidates)
     table = _table("Confirmation on fresh sessions, TTFT P99 in seconds", FOOTNOTE if flagged else None)
-    table.add_column("setting", min_width=20, overflow="fold")
-    table.add_column("P99 (interval)", justify="right", no_wrap=True)
-    table.add_column("against HiCache off", justify="right")
-    table.add_column("host pool\ntokens", justify="right", no_wrap=True)
-    table.add_column("requests", justify="right", no_wrap=True)
-    table.add_column("", min_width=6)
+    setting, p99, change, pool, requests, stands = CANDIDATE_HEADS
+    table.add_column(setting, min_width=20, overflow="fold")
+    table.add_column(p99, justify="right", no_wrap=True)
+    table.add_column(change, justify="right")
+    table.add_column(pool, justify="right", no_wrap=True)
+    table.add_column(requests, justify="right", no_wrap=True)
+    table.add_column(stands, min_width=6)
     for candidate in verdict.candidates:
         wins = verdict.winner is not None and candidate.key == verdict.winner.key
-        cells = (
-            candidate.label,
-            f"{_flagged(candidate.p99_s, candidate.requests >= CONFIDENT_P99_REQUESTS)} "
-            f"{words.span(candidate.p99_low_s, candidate.p99_high_s)}",
-            against_baseline(candidate),
-            words.count(candidate.host_pool_tokens),
-            words.count(candidate.requests),
-            standing(candidate, verdict),
-        )
-        table.add_row(*map(Text, cells), style="bold" if wins else "")
+        table.add_row(*map(Text, candidate_cells(candidate, verdict)), style="bold" if wins else "")
     return table
+
+
+def candidate_cells(candidate: Candidate, verdict: Verdict) -> tuple[str, ...]:
+    """Return the cells under `CANDIDATE_HEADS`."""
+    return (
+        candidate.label,
+        f"{_flagged(candidate.p99_s, candidate.requests >= CONFIDENT_P99_REQUESTS)} "
+        f"{words.span(candidate.p99_low_s, candidate.p99_high_s)}",
+        against_baseline(candidate),
+        words.count(candidate.host_pool_tokens),
+        words.count(candidate.requests),
+        standing(candidate, verdict),
+    )
 
 
 def details_table(found: Sequence[Detail]) -> Table:
     """Show every metric of the compared settings, and TTFT by the tier that served the prompt."""
-    rows = [(detail, row) for detail in found for row in _detail_rows(detail)]
+    rows = [(detail, row) for detail in found for row in detail_rows(detail)]
     flagged = any(not latency.confident for _, (_, latency) in rows)
     table = _table("Baselines and winner, in seconds", FOOTNOTE if flagged else None)
     table.add_column("setting", min_width=8, overflow="fold")
@@ -108,7 +116,8 @@ def details_table(found: Sequence[Detail]) -> Table:
     return table
 
 
-def _detail_rows(detail: Detail) -> Iterator[tuple[str, Latency]]:
+def detail_rows(detail: Detail) -> Iterator[tuple[str, Latency]]:
+    """Yield every metric of a setting as a whole, and TTFT by tier, each with its name."""
     for metric, found in detail.measured:
         if found.overall is not None:
             yield metric.title, found.overall
@@ -133,19 +142,19 @@ def standing(candidate: Candidate, verdict: Verdict) -> str:
     return "tie" if candidate.ties_with_best else ""
 
 
-def _columns(*, wide: bool) -> tuple[_Column, ...]:
+def trial_columns(*, wide: bool) -> tuple[Column, ...]:
     """Pair figures that are read together: side by side where there is room, one above the other elsewhere."""
     gap, slash = (" ", " / ") if wide else ("\n", "\n")
     return (
-        _Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
-        _Column("setting", lambda row: row.label, justify="left", min_width=16),
-        _Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
-        _Column(f"P99{gap}(interval)", lambda row: _p99(row, gap)),
-        _Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
-        _Column("reloaded\ntokens", lambda row: words.count(row.reload_tokens), from_width=112),
-        _Column(f"GiB free{gap}host/dev", lambda row: "/".join(_headroom(row)), from_width=90),
-        _Column(f"errors{slash}took", lambda row: slash.join(_errors(row)), from_width=100),
-        _Column("outcome", _outcome, justify="left", min_width=13),
+        Column("trial", lambda row: f"{row.number}{gap}{row.purpose}", justify="left"),
+        Column("setting", lambda row: row.label, justify="left", min_width=16),
+        Column(f"P50{slash}P90", lambda row: slash.join(_middle(row))),
+        Column(f"P99{gap}(interval)", lambda row: _p99(row, gap)),
+        Column(f"hit dev{slash}host", lambda row: slash.join(_hits(row))),
+        Column("reloaded\ntokens", lambda row: words.count(row.reload_tokens), from_width=112),
+        Column(f"GiB free{gap}host/dev", lambda row: "/".join(_headroom(row)), from_width=90),
+        Column(f"errors{slash}took", lambda row: slash.join(_errors(row)), from_width=100),
+        Column("outcome", _outcome, justify="left", min_width=13),
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support import study_data
-from tests.support.study_data import Made
+from tests.support.study_data import RATIO_3, Made
+from tuning.report.played import Played, played
+from tuning.report.rows import TrialRow, trial_rows
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,15 @@ def infeasible(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def unsustained(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Give a study whose baseline does not sustain the load."""
     return study_data.unsustained_study(tmp_path_factory.mktemp("unsustained"))
+
+
+@pytest.fixture(scope="session")
+def rows(confirmed: Made) -> list[TrialRow]:
+    """Give the rows of the study that ends well."""
+    return trial_rows(confirmed.records, confirmed.objective, confirmed.verdict)
+
+
+@pytest.fixture(scope="session")
+def settings(confirmed: Made) -> list[Played]:
+    """Give both baselines and the winner of that study."""
+    return played(confirmed.root, confirmed.records, RATIO_3.key, confirmed=True)

@@ -96,9 +96,9 @@ def test_terminal_page_and_data_tell_the_same(confirmed: Made, settings: list[Pl
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     page = write_report(made.root, made.study, made.records, made.verdict, made.objective).read_text()
-    assert "<h2>Headroom and reload cost</h2>" in page
+    assert ">Headroom and reload cost</h2>" in page
     for name, _ in cost_rows(result.costs):
-        assert f"<td>{name}</td>" in page
+        assert f'<th scope="row" class="words">{name}</th>' in page
         assert name in shown
 
 

@@ -11,7 +11,7 @@ from harness.engine.failure import FailureKind
 from harness.store import Outcome
 from tests.support.study_data import OFF, ON, PROMPT_TOKENS, RATIO_3, Made, StudyMaker
 from tuning.report import StudyResult, TrialRow, study_result
-from tuning.report.data import leader, trial_rows
+from tuning.report.rows import leader, trial_rows
 from tuning.verdict import Kind
 
 
@@ -34,7 +34,7 @@ def test_result_survives_json(confirmed: Made) -> None:
 def test_json_has_what_a_program_asks_for(confirmed: Made) -> None:
     """The launch command, the verdict and the counts stand where they are looked for."""
     data = json.loads(result_of(confirmed).model_dump_json())
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["study"] == "demo"
     assert data["verdict"]["kind"] == "better"
     assert data["launch_command"] == confirmed.verdict.launch_command
@@ -60,6 +60,7 @@ def test_a_load_that_was_not_sustained_has_no_p99(confirmed: Made) -> None:
     assert row.outcome is Outcome.NOT_SUSTAINABLE
     assert (row.ttft, row.whole_run_p99_s, row.first_turns_p99_s) == (None, None, None)
     assert row.reason == "12 counted requests were unanswered when the time limit came"
+    assert row.why == f"{row.reason}; {row.requests_per_s:.2f} requests/s were answered"
 
 
 def test_a_broken_constraint_is_named(confirmed: Made) -> None:

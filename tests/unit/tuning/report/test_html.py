@@ -6,12 +6,17 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from harness.store import Outcome
 from tests.support.study_data import ATTACK, Made, StudyMaker
-from tuning.report import write_report
+from tuning.report import study_result, write_report
+
+PLOTS = 15
+"""Of a study that has seen everything."""
 
 
 class Page(HTMLParser):
@@ -23,6 +28,8 @@ class Page(HTMLParser):
         self.addresses: list[str] = []
         self.text = ""
         self.command = ""
+        self.headings: list[str] = []
+        self.names: set[str] = set()
         self._inside: list[str] = []
         self.feed(text)
         self.close()
@@ -31,6 +38,7 @@ class Page(HTMLParser):
         """Note an element and where it points."""
         self.tags.append(tag)
         self._inside.append(tag)
+        self.names |= {value or "" for name, value in attrs if name == "id"}
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "data")]
 
     def handle_endtag(self, tag: str) -> None:
@@ -42,6 +50,8 @@ class Page(HTMLParser):
         """Gather what people read."""
         if not {"script", "style"} & set(self._inside):
             self.text += data
+        if self._inside[-1:] == ["h2"]:
+            self.headings.append(data)
         if self._inside[-1:] == ["pre"] and not self.command:
             self.command = data
 
@@ -63,11 +73,12 @@ def report(confirmed: Made) -> tuple[str, Page]:
 def test_verdict_first_then_the_rest(report: tuple[str, Page], confirmed: Made) -> None:
     """The verdict is the first big sentence, and the sections follow in the order of what a reader wants."""
     _, page = report
-    places = [page.text.index(part) for part in (
-        confirmed.verdict.sentence, "Launch the winner", "Confirmation", "Trials", "In detail", "Plots", "Environment",
+    assert page.text.index(confirmed.verdict.sentence) < page.text.index("Launch the winner")
+    assert page.headings == [
+        "Launch the winner", "Confirmation", "Trials", "Left out, and why", "In detail", "Headroom and reload cost",
+        "Latency", "The search", "What decides", "What it is paid with", "Memory and reloads", "Environment",
         "How it was measured", "Remarks",
-    )]  # fmt: skip
-    assert places == sorted(places)
+    ]  # fmt: skip
 
 
 def test_the_command_can_be_pasted(report: tuple[str, Page], confirmed: Made) -> None:
@@ -93,13 +104,13 @@ def test_texts_come_escaped(report: tuple[str, Page]) -> None:
     text, page = report
     assert ATTACK not in text
     assert page.text.count(ATTACK) >= 4
-    assert page.tags.count("script") == 7 + 2
+    assert page.tags.count("script") == PLOTS + 2
 
 
 def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
     """There is no address in it that a browser could open, and a policy that forbids to open one."""
     text, page = report
-    assert [address for address in page.addresses if not address.startswith("#")] == []
+    assert {address.removeprefix("#") for address in page.addresses} <= page.names
     assert set(re.findall(r"https?://[\w.-]+", text)) <= {"http://www.w3.org"}
     assert "default-src 'none'" in text
     assert "@import" not in text
@@ -107,13 +118,14 @@ def test_the_page_needs_nothing_else(report: tuple[str, Page]) -> None:
 
 
 def test_figures_of_every_plot_are_there(report: tuple[str, Page]) -> None:
-    """All seven plots of a full study have their figure."""
-    text, _ = report
+    """All plots of a full study have their figure, but for the importance, which few trials cannot tell."""
+    text, page = report
     figures = re.findall(r'<script type="application/json">(.*?)</script>', text, flags=re.DOTALL)
-    assert len(figures) == 7
+    assert len(figures) == PLOTS
     assert all("data" in json.loads(figure) for figure in figures)
     assert not any("<" in figure for figure in figures), "a script element ends at the first </script"
-    assert "No plot" not in text
+    assert page.text.count("No plot") == 1
+    assert "fewer than 20 cannot tell a flag that decides from luck" in page.text
 
 
 def test_rules_and_remarks_are_told(report: tuple[str, Page]) -> None:
@@ -138,7 +150,7 @@ def test_nothing_feasible(infeasible: Made) -> None:
     assert "no setting of 2 is feasible" in page.text
     assert "Segmentation fault" in page.text
     assert "Launch" not in page.text
-    assert page.text.count("No plot") == 7
+    assert page.text.count("No plot") == 9
 
 
 def test_not_confirmed(unconfirmed: Made) -> None:
@@ -160,6 +172,36 @@ def test_a_study_without_trials(tmp_path: Path) -> None:
     """A search that was stopped at once has a page, too."""
     _, page = page_of(StudyMaker(tmp_path).made())
     assert "nothing was measured" in page.text
+
+
+def test_more_load_is_a_caution_and_no_comparison(tmp_path: Path, confirmed: Made) -> None:
+    """A trial under stress has a table of its own; what it did not sustain is not held against the search."""
+    grew = "time to first token only grew"
+    changes = {"purpose": "stress", "number": 99, "outcome": Outcome.NOT_SUSTAINABLE, "reason": grew}
+    stress = confirmed.records[2].model_copy(update=changes)
+    plain, found = (
+        study_result(confirmed.root, confirmed.study, records, confirmed.verdict, confirmed.objective)
+        for records in (confirmed.records, [*confirmed.records, stress])
+    )
+    assert (found.left_out, found.fronts, found.sensitivity) == (plain.left_out, plain.fronts, plain.sensitivity)
+    records = [*confirmed.records, stress]
+    write_report(tmp_path, confirmed.study, records, confirmed.verdict, confirmed.objective, answer=found)
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Under more load" in page.headings
+    assert page.text.count(grew) == 1
+
+
+def test_the_page_can_be_used_without_eyes_or_a_mouse(report: tuple[str, Page]) -> None:
+    """Headings do not skip a level, every plot is described, every column has its head, and groups open by a button."""
+    text, page = report
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert text.count('<div class="plot" role="img" aria-label="Plot: ') == PLOTS
+    assert '<html lang="en">' in text
+    assert "<th>" not in text
+    assert text.count('<tbody class="group" data-group>') == text.count('class="fold" aria-expanded="false"') > 0
+    assert text.count('<div class="wide"') == text.count('<div class="wide" role="region" tabindex="0" aria-label="')
 
 
 def test_no_part_of_a_page_is_left_behind(report: tuple[str, Page], confirmed: Made) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.store import Outcome
 from tests.support.study_data import OFF, ON, RATIO_3, SESSIONS, TURNS, Made, StudyMaker
-from tuning.report.played import played, samples
+from tuning.report.played import played, watched
 
 
 def test_the_confirmation_is_compared(confirmed: Made) -> None:
@@ -56,4 +56,18 @@ def test_a_load_that_was_not_sustained_is_shown_as_such(unsustained: Made) -> No
 def test_nothing_on_disk_is_nothing_to_compare(infeasible: Made) -> None:
     """Engines that never started left no requests and no samples."""
     assert played(infeasible.root, infeasible.records, None, confirmed=False) == []
-    assert samples(infeasible.root, infeasible.records) is None
+    assert watched(infeasible.root, []) == []
+
+
+def test_a_trial_of_each_setting_is_watched(confirmed: Made) -> None:
+    """The first one whose samples are on disk, with all of its requests."""
+    seen = watched(confirmed.root, played(confirmed.root, confirmed.records, RATIO_3.key, confirmed=True))
+    assert [each.record.number for each in seen] == [8, 9, 10]
+    assert all(each.requests is not None and len(each.requests) > SESSIONS * TURNS for each in seen)
+
+
+def test_each_request_has_the_tier_that_served_it(confirmed: Made) -> None:
+    """First turns had nothing cached, and all later ones a part from the host."""
+    (off, *_) = played(confirmed.root, confirmed.records, RATIO_3.key, confirmed=True)
+    assert set(off.tiers[off.requests["turn"] == 0]) == {"none"}
+    assert set(off.tiers[off.requests["turn"] > 0]) == {"host"}

@@ -1,69 +1,14 @@
-"""The plots of the report."""
+"""The plots of whole trials, and all sections together."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
-import pandas as pd
 import pytest
 
-from harness.statistics import quantile
-from tests.support.study_data import ATTACK, RATIO_3, Made
-from tuning.report import plots
-from tuning.report.data import TrialRow, trial_rows
-from tuning.report.figure import Plot
-from tuning.report.played import Played, played, samples
-
-
-@pytest.fixture(scope="module")
-def rows(confirmed: Made) -> list[TrialRow]:
-    """Give the rows of a study that ends well."""
-    return trial_rows(confirmed.records, confirmed.objective, confirmed.verdict)
-
-
-@pytest.fixture(scope="module")
-def settings(confirmed: Made) -> list[Played]:
-    """Give both baselines and the winner of that study."""
-    return played(confirmed.root, confirmed.records, RATIO_3.key, confirmed=True)
-
-
-def traces(plot: Plot) -> dict[str, Any]:
-    """Return a figure's named traces."""
-    assert plot.figure_json is not None, plot.missing
-    return {trace["name"]: trace for trace in json.loads(plot.figure_json)["data"] if "name" in trace}
-
-
-def test_distribution_ends_at_all_requests(settings: list[Played]) -> None:
-    """Each curve rises to 100 % at its slowest request, and a mark stands at the P99 of the raw values."""
-    plot = plots.ttft_distribution(settings)
-    winner = settings[-1].requests["ttft_s"].to_numpy(dtype=np.float64)
-    curve = traces(plot)["winner"]
-    assert (curve["y"][-1], curve["x"][-1]) == (1.0, winner.max())
-    assert curve["x"] == sorted(curve["x"])
-    assert plot.figure_json is not None
-    marks = [trace["x"][0] for trace in json.loads(plot.figure_json)["data"] if trace.get("mode") == "markers"]
-    assert quantile(winner, 0.99) in marks
-
-
-def test_distribution_of_very_many_requests_keeps_the_tail(settings: list[Played]) -> None:
-    """A long load is thinned out, but every one of its slowest requests is drawn."""
-    took_ns = np.linspace(0.1, 5.0, 20_000) * 1e9
-    frame = pd.DataFrame({"status": "ok", "turn": 0, "scheduled_ns": 0, "first_token_ns": took_ns.astype(np.int64)})
-    curve = traces(plots.ttft_distribution([replace(settings[-1], counted=frame)]))["winner"]
-    assert len(curve["x"]) < 1000
-    assert curve["x"][-50:] == (frame["first_token_ns"] / 1e9).tolist()[-50:]
-
-
-def test_a_p99_that_may_not_be_compared_is_not_marked(unsustained: Made) -> None:
-    """The curve of a load that was not sustained says so and has no mark."""
-    both = played(unsustained.root, unsustained.records, RATIO_3.key, confirmed=True)
-    plot = plots.ttft_distribution(both)
-    assert "HiCache off (not sustained)" in traces(plot)
-    assert plot.figure_json is not None
-    assert plot.figure_json.count('"mode":"markers"') == 1
+from tests.support.figures import traces
+from tests.support.rows import trial_row
+from tests.support.study_data import ATTACK, OFF, Made
+from tuning.report import plots, study_result
+from tuning.report.rows import TrialRow
 
 
 def test_history_shows_every_trial_once(rows: list[TrialRow]) -> None:
@@ -88,13 +33,6 @@ def test_history_intervals_reach_from_low_to_high(rows: list[TrialRow]) -> None:
     assert found["y"][0] + found["error_y"]["array"][0] == pytest.approx(latency.p99_high_s)
 
 
-def test_host_pool_of_hicache_off_is_zero(rows: list[TrialRow]) -> None:
-    """Settings without HiCache stand at zero host tokens."""
-    found = traces(plots.p99_by_host_pool(rows))
-    assert set(found["HiCache off"]["x"]) == {0}
-    assert set(found["HiCache on"]["x"]) == {12_288, 18_432, 36_864}
-
-
 def test_tiers_and_what_was_recomputed_make_a_whole(rows: list[TrialRow]) -> None:
     """The shares of each setting add up to all of its prompt tokens."""
     found = traces(plots.tokens_by_tier(rows))
@@ -113,24 +51,36 @@ def test_labels_lose_their_markup(rows: list[TrialRow]) -> None:
         )
 
 
-def test_memory_has_a_panel_for_each_thing_that_was_seen(confirmed: Made, settings: list[Played]) -> None:
-    """Device memory is left out on a machine without a device; host memory is in GiB."""
-    found = traces(plots.memory_and_queue(samples(confirmed.root, settings[-1].records)))
-    assert list(found) == ["host", "queued", "host pool"]
-    assert found["host"]["y"][0] == 10.0
-    assert found["host"]["x"][:2] == [0.0, 2.0]
+def test_trials_of_any_purpose_are_drawn(rows: list[TrialRow]) -> None:
+    """A purpose that the report does not know has marks of its own, under its name."""
+    stress = trial_row(99, OFF, 2.0, purpose="stress")
+    found = traces(plots.trial_history([*rows, stress]))
+    assert found["stress"]["x"] == [99]
+    assert found["stress"]["marker"]["symbol"] == "square"
 
 
-def test_turns_are_counted_from_one(settings: list[Played]) -> None:
-    """Median and P90 are drawn for each turn of each setting."""
-    found = traces(plots.ttft_by_turn(settings))
-    assert found["winner, P50"]["x"] == [1, 2, 3, 4, 5, 6]
-    assert all(p90 > p50 for p50, p90 in zip(found["winner, P50"]["y"], found["winner, P90"]["y"], strict=True))
+def test_bars_of_very_many_settings_end(rows: list[TrialRow]) -> None:
+    """A hundred bars are no picture; the best are drawn and the caption says so."""
+    many = [trial_row(n, OFF, 1.0 + n, device_hit_rate=0.5) for n in range(100)]
+    plot = plots.tokens_by_tier(many)
+    assert len(traces(plot)["device"]["x"]) == plots.MOST_SETTINGS
+    assert plot.caption.startswith(f"The first {plots.MOST_SETTINGS} of 100 settings.")
+
+
+def test_sections_in_order(confirmed: Made) -> None:
+    """What a reader asks first stands first."""
+    result = study_result(confirmed.root, confirmed.study, confirmed.records, confirmed.verdict, confirmed.objective)
+    sections = plots.all_plots(result, [], [], requests=None)
+    assert [section.title for section in sections] == [
+        "Latency", "The search", "What decides", "What it is paid with", "Memory and reloads",
+    ]  # fmt: skip
 
 
 def test_plots_without_data_say_why(infeasible: Made) -> None:
     """Nothing measured is no figure and one line for each, never an empty frame."""
-    rows = trial_rows(infeasible.records, infeasible.objective, infeasible.verdict)
-    made = plots.all_plots([], rows, samples=None, requests=None)
-    assert len(made) == 7
+    result = study_result(
+        infeasible.root, infeasible.study, infeasible.records, infeasible.verdict, infeasible.objective
+    )
+    made = [plot for section in plots.all_plots(result, [], [], requests=None) for plot in section.plots]
+    assert len(made) == 9
     assert all(plot.figure_json is None and plot.missing for plot in made)
