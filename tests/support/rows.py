@@ -26,6 +26,7 @@ def trial_row(number: int, setting: Setting, p99_s: float | None, **changes: Any
         "reason": "",
         "failure": None,
         "engine_said": (),
+        "value": p99_s,
         "ttft": None if p99_s is None else latency(p99_s),
         "duration_s": 60.0,
     }

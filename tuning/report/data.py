@@ -80,7 +80,7 @@ def study_result(
         outcomes=dict(sorted(Counter(record.outcome for record in records).items())),
         trials=tuple(rows),
         left_out=left_out(rows),
-        sensitivity=sensitivity(rows, study.search.space, leading),
+        sensitivity=sensitivity(rows, study.search.space, leading, maximised=objective.metric.maximised),
         fronts=fronts(rows),
         details=details(settings, slo),
         costs=costs(settings),

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tuning.objective import TTFT_P99, Metric
 from tuning.report.rows import TrialRow
 
 OFF, ON, BEST, DROPPED = "#8b93a1", "#d98a29", "#2f7fd6", "#c8553d"
@@ -54,6 +55,32 @@ def finished(title: str, caption: str, figure: Any, *, height: int = 400, small:
         hovermode="closest",
     )
     return Plot(title, caption, str(figure.to_json()), small=small)
+
+
+def add_values(
+    figure: Any, rows: Sequence[TrialRow], x: Callable[[TrialRow], float], name: str, colour: str, symbol: str,
+    *, metric: Metric,
+) -> None:  # fmt: skip
+    """Add a mark for each row's value of the objective; add nothing without rows."""
+    if metric == TTFT_P99:
+        add_p99s(figure, rows, x, name, colour, symbol)
+    elif rows:
+        figure.add_scatter(
+            x=[x(row) for row in rows], y=[row.value for row in rows], mode="markers", name=name,
+            marker={"color": colour, "size": 9, "symbol": symbol},
+            text=[
+                f"trial {row.number}: {escaped(row.label)}<br>{escaped(metric.title)} {row.value:.4g}"
+                for row in rows
+            ],
+            hovertemplate=HOVER_TEXT,
+        )  # fmt: skip
+
+
+def axis_of(metric: Metric) -> str:
+    """Name an axis for the values of `metric`, with their unit."""
+    if metric == TTFT_P99:
+        return "TTFT P99, seconds"
+    return escaped(f"{metric.title}, {metric.unit.name}" if metric.unit.name else metric.title)
 
 
 def add_p99s(

@@ -11,7 +11,7 @@ from harness.files import write_atomically
 from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
 from tuning.config import StudyFile
-from tuning.objective import Objective
+from tuning.objective import Objective, read_objective
 from tuning.report import words
 from tuning.report.command import one_flag_a_line
 from tuning.report.conditions import conditions, method
@@ -22,7 +22,8 @@ from tuning.report.page import plotly_js, templates
 from tuning.report.played import played, requests, watched
 from tuning.report.plots import all_plots
 from tuning.report.rows import STRESS, leader
-from tuning.report.table import against_baseline, standing
+from tuning.report.table import against_baseline, candidate_heads, standing
+from tuning.report.trade_offs import front_cells, front_heads
 from tuning.verdict import Verdict
 
 REPORT_FILE = "report.html"
@@ -52,7 +53,9 @@ def write_report(
         verdict=verdict,
         command=one_flag_a_line(verdict.launch_command) if verdict.launch_command else None,
         sections=all_plots(result, settings, watched(root, settings), requests=requests(root, leads)),
-        scale_s=max((c.p99_high_s or c.p99_s for c in verdict.candidates), default=1.0),
+        metric=read_objective(verdict.objective),
+        candidate_head=candidate_heads(verdict)[1],
+        scale=max((c.value_high or c.value for c in verdict.candidates), default=0.0) or 1.0,
         stress=[row for row in result.trials if row.purpose == STRESS],
         cost_rows=cost_rows(result.costs),
         cost_note=NOTE,
@@ -72,4 +75,5 @@ def _templates() -> Environment:
     for write in (words.seconds, words.span, words.share, words.count, words.gib, words.duration, in_words):
         pages.filters[write.__name__] = write
     pages.globals |= {"against_baseline": against_baseline, "standing": standing, "groups": groups}
+    pages.globals |= {"front_heads": front_heads, "front_cells": front_cells}
     return pages

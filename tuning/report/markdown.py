@@ -14,7 +14,9 @@ from tuning.report.data import StudyResult
 from tuning.report.fronts import Front
 from tuning.report.rows import STRESS, TrialRow
 from tuning.report.sensitivity import Sensitivity, Slice, value_text
-from tuning.report.table import CANDIDATE_HEADS, FOOTNOTE, candidate_cells, detail_rows, trial_columns
+from tuning.report.table import FOOTNOTE, candidate_cells, candidate_heads, detail_rows, trial_columns
+from tuning.report.trade_offs import front_cells, front_heads
+from tuning.verdict import Verdict
 
 SPECIAL = re.compile(r"[\\`*\[\]|~$&<>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^(?:#+|[+-])(?=\s|$)|^(\d+)(?=[.)](?:\s|$))")
 """What means something anywhere, underscores at the ends of words, and what opens a heading or a list."""
@@ -27,6 +29,7 @@ def markdown(result: StudyResult, search: Search) -> str:
         _verdict(result),
         _launch(result),
         _confirmation(result),
+        _trade_offs(result.verdict),
         _stress(result.trials),
         _trials(result.trials),
         _left_out(result),
@@ -95,9 +98,9 @@ def _confirmation(result: StudyResult) -> Iterator[str]:
     verdict = result.verdict
     if verdict.candidates:
         rows = [candidate_cells(candidate, verdict) for candidate in verdict.candidates]
-        yield from _section(
-            "Confirmation", ("Fresh sessions, the same for every setting.", "", *table(CANDIDATE_HEADS, rows))
-        )
+        rule = ("", f"Recommended by {text(verdict.rule)}.") if verdict.rule else ()
+        lines = ("Fresh sessions, the same for every setting.", "", *table(candidate_heads(verdict), rows), *rule)
+        yield from _section("Confirmation", lines)
 
 
 def _trials(rows: Sequence[TrialRow]) -> Iterator[str]:
@@ -108,6 +111,13 @@ def _trials(rows: Sequence[TrialRow]) -> Iterator[str]:
             [column.head for column in columns], [[c.cell(row) for c in columns] for row in feasible], words_first=2
         )
         yield from _section("Trials", ("TTFT of the steady window, in seconds.", "", *lines, "", text(FOOTNOTE)))
+
+
+def _trade_offs(verdict: Verdict) -> Iterator[str]:
+    if verdict.front:
+        said = "Settings of the search, one trial each, that no other one beats in every goal:"
+        lines = table(front_heads(verdict), map(front_cells, verdict.front), words_first=2)
+        yield from _section("Trade-offs", (said, "", *lines))
 
 
 def _stress(rows: Sequence[TrialRow]) -> Iterator[str]:

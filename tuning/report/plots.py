@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from harness.store import TrialRecord
+from tuning.objective import TTFT_P99, Metric, read_objective
 from tuning.report.data import StudyResult
 from tuning.report.distribution import ttft_by_tier, ttft_by_turn, ttft_distribution
 from tuning.report.figure import (
@@ -20,7 +21,8 @@ from tuning.report.figure import (
     STORAGE,
     Plot,
     Section,
-    add_p99s,
+    add_values,
+    axis_of,
     escaped,
     finished,
     left_out,
@@ -46,7 +48,7 @@ def all_plots(
     requests: tuple[TrialRecord, pd.DataFrame] | None,
 ) -> list[Section]:
     """Draw every plot of the report, in its order."""
-    rows = result.trials
+    rows, metric = result.trials, read_objective(result.verdict.objective)
     return [
         Section(
             "Latency",
@@ -57,46 +59,48 @@ def all_plots(
                 ttft_over_time(requests),
             ),
         ),
-        Section("The search", (trial_history(rows), tokens_by_tier(rows))),
+        Section("The search", (trial_history(rows, metric), tokens_by_tier(rows))),
         Section("What decides", (importance_plot(result.sensitivity), *slice_plots(result.sensitivity))),
         Section("What it is paid with", front_plots(result.fronts, rows)),
         Section("Memory and reloads", (memory_and_reloads(watched),)),
     ]
 
 
-def trial_history(rows: Sequence[TrialRow]) -> Plot:
-    """Draw every trial's P99 with its interval in the order of measurement, and the best of the search so far."""
+def trial_history(rows: Sequence[TrialRow], metric: Metric = TTFT_P99) -> Plot:
+    """Draw what every trial is compared by in the order of measurement, and the best of the search so far."""
     title = "Trials in order"
-    timed = sorted((row for row in rows if row.ttft), key=lambda row: row.number)
+    timed = sorted((row for row in rows if row.value is not None), key=lambda row: row.number)
     if not timed:
-        return left_out(title, "no trial has a P99 that may be compared")
+        return left_out(title, f"no trial has a {metric.title} that may be compared")
     figure = go.Figure()
     feasible = [row for row in timed if row.feasible]
     for purpose in dict.fromkeys((*SYMBOLS, *(row.purpose for row in feasible))):
-        of_purpose = [row for row in feasible if row.purpose == purpose]
-        add_p99s(figure, of_purpose, _number, escaped(purpose), BEST, SYMBOLS.get(purpose, OTHER_SYMBOL))
+        of_purpose, symbol = [r for r in feasible if r.purpose == purpose], SYMBOLS.get(purpose, OTHER_SYMBOL)
+        add_values(figure, of_purpose, _number, escaped(purpose), BEST, symbol, metric=metric)
     infeasible = [row for row in timed if not row.feasible]
-    add_p99s(figure, infeasible, _number, "breaks a constraint", DROPPED, "circle-open")
-    top = max(row.ttft.p99_high_s or row.ttft.p99_s for row in timed if row.ttft) * 1.08
-    untimed = [row for row in rows if not row.ttft]
+    add_values(figure, infeasible, _number, "breaks a constraint", DROPPED, "circle-open", metric=metric)
+    highs = [row.ttft.p99_high_s if row.ttft and metric == TTFT_P99 else row.value for row in timed]
+    top = max(high or row.value or 0.0 for high, row in zip(highs, timed, strict=True)) * 1.08
+    untimed = [row for row in rows if row.value is None]
     if untimed:
         figure.add_scatter(
-            x=[row.number for row in untimed], y=[top] * len(untimed), mode="markers", name="no P99 to compare",
+            x=[row.number for row in untimed], y=[top] * len(untimed), mode="markers", name="nothing to compare",
             marker={"color": DROPPED, "size": 10, "symbol": "x-thin", "line": {"color": DROPPED, "width": 2}},
             text=[f"{escaped(row.label)}<br>{row.outcome.value}" for row in untimed], hovertemplate=HOVER_TEXT,
         )  # fmt: skip
     searched = [row for row in feasible if row.purpose == "search"]
     if searched:
-        best = np.minimum.accumulate([row.ttft.p99_s for row in searched if row.ttft])
+        better = np.maximum if metric.maximised else np.minimum
+        best = better.accumulate([row.value for row in searched if row.value is not None])
         figure.add_scatter(
             x=[row.number for row in searched], y=best.tolist(), mode="lines", name="best so far",
             line={"color": BEST, "width": 1, "dash": "dot", "shape": "hv"}, hoverinfo="skip",
         )  # fmt: skip
     figure.update_xaxes(title="trial", tickformat="d", dtick=max(1, len(rows) // 20))
-    figure.update_yaxes(title="TTFT P99, seconds", rangemode="tozero")
-    return finished(
-        title, "TTFT P99 of each trial with its interval. Search and confirmation play other sessions.", figure
-    )
+    figure.update_yaxes(title=axis_of(metric), rangemode="tozero")
+    spread = " with its interval" if metric == TTFT_P99 else ""
+    caption = f"{metric.title} of each trial{spread}. Search and confirmation play other sessions."
+    return finished(title, caption, figure)
 
 
 def tokens_by_tier(rows: Sequence[TrialRow]) -> Plot:

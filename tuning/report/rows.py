@@ -43,6 +43,8 @@ class TrialRow(StrictModel):
     failure: FailureKind | None
     engine_said: tuple[str, ...]
     """The last lines of the engine's log, when it failed."""
+    value: float | None = None
+    """Of the objective, in its unit; None when it may not be compared."""
     ttft: Latency | None
     """Of the steady window; None when it may not be compared (design rule 12)."""
     whole_run_p99_s: float | None
@@ -116,6 +118,7 @@ def _row(record: TrialRecord, objective: Objective, winner: str | None) -> Trial
         reason=record.reason or _broken(record, objective),
         failure=record.failure.kind if record.failure else None,
         engine_said=record.failure.last_lines if record.failure else (),
+        value=objective.value(record),
         ttft=compared.steady if compared else None,
         whole_run_p99_s=whole.p99_s if whole else None,
         first_turns_p99_s=first.p99_s if first else None,

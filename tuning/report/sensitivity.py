@@ -90,8 +90,11 @@ class Sensitivity(StrictModel):
     slices: tuple[Slice, ...] = ()
 
 
-def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None) -> Sensitivity:
-    """Judge the flags of `space` by the search's trials; `leading` is the key of the setting that slices start from."""
+def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None, *, maximised: bool = False) -> Sensitivity:
+    """Judge the flags of `space` by the search's trials; `leading` is the key of the setting that slices start from.
+
+    `maximised` says whether more of the objective is better.
+    """
     searched = [row for row in rows if row.purpose == "search"]
     judged = [row for row in searched if row.outcome not in (Outcome.INVALID, Outcome.INTERRUPTED)]
     varied = [d for d in space.dimensions if len({row.values.get(d.name) for row in judged} - {None}) > 1]
@@ -99,7 +102,7 @@ def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None) -> 
     return Sensitivity(
         trials=len(judged),
         best=_best(judged),
-        importance=() if why_none else _importance(judged, varied),
+        importance=() if why_none else _importance(judged, varied, maximised),
         why_none=why_none,
         slices=tuple(_slice(dimension.name, judged, leading) for dimension in varied),
     )
@@ -130,12 +133,14 @@ def _best(judged: Sequence[TrialRow]) -> int:
     return min(math.ceil(BEST_SHARE * len(judged)), sum(row.feasible for row in judged))
 
 
-def _importance(judged: Sequence[TrialRow], varied: Sequence[Dimension]) -> tuple[Importance, ...]:
+def _importance(judged: Sequence[TrialRow], varied: Sequence[Dimension], maximised: bool) -> tuple[Importance, ...]:
     study = optuna.create_study()
     study.add_trials([_frozen(_params(row, varied)) for row in judged])
     # Ranks are all that counts: what is infeasible comes after everything that is not.
-    worst_s = 2 * max((row.ttft.p99_s for row in judged if row.ttft), default=1.0)
-    results = np.array([row.ttft.p99_s if row.feasible and row.ttft else worst_s for row in judged])
+    sign = -1.0 if maximised else 1.0
+    costs = [sign * row.value if row.feasible and row.value is not None else None for row in judged]
+    worst = 1.0 + max(cost for cost in costs if cost is not None)
+    results = np.array([worst if cost is None else cost for cost in costs])
     evaluator = PedAnovaImportanceEvaluator(target_quantile=_best(judged) / len(judged))
     found = _shares(study, evaluator, results)
     draw = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.metrics import Latency, MetricName
 from harness.statistics import CONFIDENT_P99_REQUESTS
 from harness.store import TrialRecord
-from tuning.objective import Objective
+from tuning.objective import Objective, read_objective
 from tuning.report import words
 from tuning.report.detail import Detail
 from tuning.report.rows import TrialRow, trial_rows
@@ -24,7 +24,6 @@ COMPACT_WIDTH = 100
 """Terminals are taken to be this wide unless the caller knows better."""
 ROOMY_WIDTH = 150
 LONGEST_REASON = 90
-CANDIDATE_HEADS = ("setting", "P99 (interval)", "against HiCache off", "host pool\ntokens", "requests", "")
 FOOTNOTE = f"{words.FEW_REQUESTS} {words.FEW_REQUESTS_NOTE}"
 
 Justify = Literal["left", "right"]
@@ -64,10 +63,10 @@ def trials_table(
 def candidates_table(verdict: Verdict) -> Table:
     """Show the confirmed settings, best first: P99 of all fresh trials together, against HiCache off."""
     flagged = any(candidate.requests < CONFIDENT_P99_REQUESTS for candidate in verdict.candidates)
-    table = _table("Confirmation on fresh sessions, TTFT P99 in seconds", FOOTNOTE if flagged else None)
-    setting, p99, change, pool, requests, stands = CANDIDATE_HEADS
+    table = _table("Confirmation on fresh sessions", FOOTNOTE if flagged else None)
+    setting, value, change, pool, requests, stands = candidate_heads(verdict)
     table.add_column(setting, min_width=20, overflow="fold")
-    table.add_column(p99, justify="right", no_wrap=True)
+    table.add_column(value, justify="right", no_wrap=True)
     table.add_column(change, justify="right")
     table.add_column(pool, justify="right", no_wrap=True)
     table.add_column(requests, justify="right", no_wrap=True)
@@ -78,12 +77,20 @@ def candidates_table(verdict: Verdict) -> Table:
     return table
 
 
+def candidate_heads(verdict: Verdict) -> tuple[str, ...]:
+    """Return the heads of a table of confirmed settings, with the unit of what they are compared by."""
+    metric = read_objective(verdict.objective)
+    unit = f", {metric.unit.name}" if metric.unit.name else ""
+    return ("setting", f"{metric.title}{unit} (interval)", "against HiCache off", "host pool\ntokens", "requests", "")
+
+
 def candidate_cells(candidate: Candidate, verdict: Verdict) -> tuple[str, ...]:
-    """Return the cells under `CANDIDATE_HEADS`."""
+    """Return the cells under `candidate_heads`."""
+    metric = read_objective(verdict.objective)
+    flag = "" if candidate.requests >= CONFIDENT_P99_REQUESTS else words.FEW_REQUESTS
     return (
         candidate.label,
-        f"{_flagged(candidate.p99_s, candidate.requests >= CONFIDENT_P99_REQUESTS)} "
-        f"{words.span(candidate.p99_low_s, candidate.p99_high_s)}",
+        f"{metric.unit.number(candidate.value)}{flag} {metric.unit.span(candidate.value_low, candidate.value_high)}",
         against_baseline(candidate),
         words.count(candidate.host_pool_tokens),
         words.count(candidate.requests),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from harness.store import Outcome
-from tests.support.study_data import ATTACK, Made, StudyMaker
+from tests.support.study_data import ATTACK, OFF, Made, StudyMaker
+from tuning.objective import read_metric, read_objective
 from tuning.report import study_result, write_report
+from tuning.report.markdown import markdown
+from tuning.verdict import decide
 
 PLOTS = 15
 """Of a study that has seen everything."""
@@ -202,6 +206,24 @@ def test_the_page_can_be_used_without_eyes_or_a_mouse(report: tuple[str, Page]) 
     assert "<th>" not in text
     assert text.count('<tbody class="group" data-group>') == text.count('class="fold" aria-expanded="false"') > 0
     assert text.count('<div class="wide"') == text.count('<div class="wide" role="region" tabindex="0" aria-label="')
+
+
+def test_another_objective_is_what_settings_are_compared_by(tmp_path: Path, confirmed: Made) -> None:
+    """Headline, confirmation and history are of it; settings that trade it against a further goal are listed."""
+    objective = replace(
+        confirmed.objective, metric=read_objective("tpot.p95"), pareto=(read_metric("throughput.requests"),)
+    )
+    verdict = decide(confirmed.records, confirmed.root, baseline_key=OFF.key, objective=objective)
+    answer = study_result(confirmed.root, confirmed.study, confirmed.records, verdict, objective)
+    write_report(tmp_path, confirmed.study, confirmed.records, verdict, objective, answer=answer)
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "TPOT P95 of the winner" in page.text
+    assert "TPOT P95, s (interval)" in page.text
+    assert "TPOT P95 of each trial." in page.text
+    assert "Trade-offs" in page.headings
+    text = markdown(answer, confirmed.study.search)
+    assert "TPOT P95, s (interval)" in text
+    assert "| trial | setting | TPOT P95 | throughput |" in text
 
 
 def test_no_part_of_a_page_is_left_behind(report: tuple[str, Page], confirmed: Made) -> None:

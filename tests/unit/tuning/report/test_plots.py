@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.figures import traces
+from tests.support.figures import figure_of, traces
 from tests.support.rows import trial_row
 from tests.support.study_data import ATTACK, OFF, Made
+from tuning.objective import read_objective
 from tuning.report import plots, study_result
 from tuning.report.rows import TrialRow
 
@@ -17,7 +18,7 @@ def test_history_shows_every_trial_once(rows: list[TrialRow]) -> None:
     assert found["search"]["x"] == [0, 1, 2, 6]
     assert found["confirm"]["x"] == list(range(8, 16))
     assert found["breaks a constraint"]["x"] == [4]
-    assert sorted(found["no P99 to compare"]["x"]) == [3, 5, 7]
+    assert sorted(found["nothing to compare"]["x"]) == [3, 5, 7]
     best = found["best so far"]["y"]
     assert best == sorted(best, reverse=True)
 
@@ -49,6 +50,17 @@ def test_labels_lose_their_markup(rows: list[TrialRow]) -> None:
         assert "&lt;script&gt;" in plot.figure_json.replace("\\u003c", "<").replace("\\u003e", ">").replace(
             "\\u0026", "&"
         )
+
+
+def test_history_follows_the_objective() -> None:
+    """Where more of it is better the best so far only rises, and the axis says what it is; it has no interval."""
+    rows = [trial_row(n, OFF, 1.0, value=share) for n, share in enumerate((0.5, 0.9, 0.7))]
+    plot = plots.trial_history(rows, read_objective("goodput{ttft=500ms}"))
+    found = traces(plot)
+    assert found["search"]["y"] == [0.5, 0.9, 0.7]
+    assert found["best so far"]["y"] == [0.5, 0.9, 0.9]
+    assert figure_of(plot)["layout"]["yaxis"]["title"]["text"] == "goodput{ttft=500ms}"
+    assert "interval" not in plot.caption
 
 
 def test_trials_of_any_purpose_are_drawn(rows: list[TrialRow]) -> None:
