@@ -53,7 +53,7 @@ def print_answer(
         if detail.goodput:
             console.print(f"{detail.role}: {escape(in_words(detail.goodput))}", highlight=False)
     if verdict.front:
-        console.print(front_table(verdict.front, objective.goals))
+        console.print(front_table(verdict))
     console.print(f"\n[bold]{escape(verdict.sentence)}[/]")
     if verdict.rule:
         console.print(f"Recommended by {escape(verdict.rule)}.", highlight=False)

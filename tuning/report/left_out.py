@@ -11,12 +11,12 @@ from tuning.report.rows import STRESS, TrialRow
 MEANING = {
     Outcome.MEASURED: "measured and shown, but infeasible: it may not win, whatever its P99",
     Outcome.NOT_SUSTAINABLE: "infeasible: the load did not reach a steady state, so its P99 is never compared",
+    Outcome.SURELY_WORSE: "infeasible: stopped early, as it was surely worse than the best over the same sessions",
     Outcome.INVALID: "says nothing of the setting, as the measurement itself was at fault; tried again",
     Outcome.FAILED: "infeasible unless a second try succeeded: there is nothing to compare",
     Outcome.INTERRUPTED: "says nothing of the setting; a resume measures it again",
 }
-"""What follows from an outcome."""
-OTHERWISE = "not compared"
+"""What follows from each outcome of a trial that is left out."""
 
 
 class LeftOut(StrictModel):
@@ -41,7 +41,7 @@ def left_out(rows: Sequence[TrialRow]) -> tuple[LeftOut, ...]:
     found = (
         LeftOut(
             why=why,
-            meaning=MEANING.get(group[0].outcome, OTHERWISE),
+            meaning=MEANING[group[0].outcome],
             trial_numbers=tuple(row.number for row in group),
             settings=len({row.key for row in group}),
             example=group[0].why if group[0].why != why else "",
