@@ -2,7 +2,7 @@
 
 from tuning.objective.constraint import Constraint
 from tuning.objective.expression import METRICS, read_metric, read_objective
-from tuning.objective.front import front
+from tuning.objective.front import dominated, front
 from tuning.objective.latencies import TTFT_P99, LatencyMetric
 from tuning.objective.metric import Metric, SessionMetric
 from tuning.objective.objective import LAUNCHED, Objective, sustained_per_s
@@ -19,6 +19,7 @@ __all__ = [
     "Objective",
     "SessionMetric",
     "ThroughputMetric",
+    "dominated",
     "front",
     "read_metric",
     "read_objective",

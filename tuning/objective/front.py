@@ -22,9 +22,10 @@ def front(records: Iterable[TrialRecord], objective: Objective) -> list[TrialRec
     found = list(searched.values())
     signs = np.array([-1.0 if goal.maximised else 1.0 for goal in objective.goals])
     costs = np.array([objective.values(record) for record in found]).reshape(len(found), len(signs)) * signs
-    kept = [record for record, cost in zip(found, costs, strict=True) if not _dominated(cost, costs)]
+    kept = [record for record, cost in zip(found, costs, strict=True) if not dominated(cost, costs)]
     return sorted(kept, key=lambda record: (*objective.values(record) * signs, record.number))
 
 
-def _dominated(cost: Floats, costs: Floats) -> bool:
+def dominated(cost: Floats, costs: Floats) -> bool:
+    """Whether a row of `costs` is as low as `cost` in every column and lower in one."""
     return bool(np.any(np.all(costs <= cost, axis=1) & np.any(costs < cost, axis=1)))

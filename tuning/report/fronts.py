@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from scenarios.strict import StrictModel
+from tuning.objective import dominated
 from tuning.report.rows import TrialRow
 
 
@@ -78,15 +81,12 @@ def _front(goals: Sequence[Goal], rows: Sequence[TrialRow]) -> Front | None:
     for goal in goals:
         known = [(row, value) for row in rows if (value := goal.of(row)) is not None]
         if len(known) == len(rows) and len({value for _, value in known}) > 1:
-            costs = [(-value if goal.more_is_better else value, row.ttft.p99_s) for row, value in known if row.ttft]
+            sign = -1.0 if goal.more_is_better else 1.0
+            costs = np.array([(sign * value, row.ttft.p99_s) for row, value in known if row.ttft])
             places = [
-                Place(trial=row.number, value=value, p99_s=cost[1], on_front=not any(_beats(c, cost) for c in costs))
+                Place(trial=row.number, value=value, p99_s=float(cost[1]), on_front=not dominated(cost, costs))
                 for (row, value), cost in zip(known, costs, strict=True)
             ]
             ordered = sorted(places, key=lambda place: place.value, reverse=goal.more_is_better)
             return Front(goal=goal.name, unit=goal.unit, more_is_better=goal.more_is_better, places=tuple(ordered))
     return None
-
-
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))

@@ -11,7 +11,7 @@ from tuning.report.rows import STRESS, TrialRow
 MEANING = {
     Outcome.MEASURED: "measured and shown, but infeasible: it may not win, whatever its P99",
     Outcome.NOT_SUSTAINABLE: "infeasible: the load did not reach a steady state, so its P99 is never compared",
-    Outcome.SURELY_WORSE: "infeasible: stopped early, as it was surely worse than the best over the same sessions",
+    Outcome.SURELY_WORSE: "may not win: its load ended early, so its P99 is never compared",
     Outcome.INVALID: "says nothing of the setting, as the measurement itself was at fault; tried again",
     Outcome.FAILED: "infeasible unless a second try succeeded: there is nothing to compare",
     Outcome.INTERRUPTED: "says nothing of the setting; a resume measures it again",

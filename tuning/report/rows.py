@@ -13,7 +13,7 @@ from harness.metrics import Latency
 from harness.store import Outcome, Purpose, TrialRecord
 from harness.telemetry import CacheDelta
 from scenarios.strict import StrictModel
-from tuning.objective import LAUNCHED, Objective
+from tuning.objective import LAUNCHED, Objective, sustained_per_s
 from tuning.space import only
 from tuning.verdict import Verdict
 
@@ -122,7 +122,7 @@ def _row(record: TrialRecord, objective: Objective, winner: str | None) -> Trial
         ttft=compared.steady if compared else None,
         whole_run_p99_s=whole.p99_s if whole else None,
         first_turns_p99_s=first.p99_s if first else None,
-        requests_per_s=summary.requests_per_s if summary else None,
+        requests_per_s=compared.requests_per_s if compared else sustained_per_s(record),
         output_tokens_per_s=compared.output_tokens_per_s if compared else None,
         ok=summary.ok if summary else None,
         counted=summary.counted if summary else None,

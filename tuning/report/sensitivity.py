@@ -23,9 +23,9 @@ from harness.engine.setting import FlagValue
 from harness.statistics import Floats
 from harness.store import Outcome
 from scenarios.strict import StrictModel
-from tuning.report.rows import TrialRow
+from tuning.report.rows import TrialRow, values_of
 from tuning.report.words import UNKNOWN
-from tuning.space import Dimension, Space
+from tuning.space import SGLANG_DEFAULT, Dimension, Space, setting_of
 
 BEST_SHARE = 0.25
 FEWEST_BEST = 5
@@ -96,7 +96,8 @@ def sensitivity(rows: Sequence[TrialRow], space: Space, leading: str | None, *, 
     `maximised` says whether more of the objective is better.
     """
     searched = [row for row in rows if row.purpose == "search"]
-    judged = [row for row in searched if row.outcome not in (Outcome.INVALID, Outcome.INTERRUPTED)]
+    told = [row for row in searched if row.outcome not in (Outcome.INVALID, Outcome.INTERRUPTED)]
+    judged = [_with_defaults(row, space) for row in told]
     varied = [d for d in space.dimensions if len({row.values.get(d.name) for row in judged} - {None}) > 1]
     why_none = _why_none(judged, varied)
     return Sensitivity(
@@ -113,6 +114,18 @@ def value_text(value: FlagValue | None) -> str:
     if value is None:
         return UNKNOWN
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def _with_defaults(row: TrialRow, space: Space) -> TrialRow:
+    """Name the flags that the search left to SGLang where it could have given them: that is a choice like others."""
+    values: dict[str, FlagValue] = dict(row.values)
+    for dimension in space.dimensions:
+        name, choices = dimension.name, dimension.choices
+        if SGLANG_DEFAULT in choices and values.get(name) not in choices and dimension.exists(values):
+            others = setting_of({other: value for other, value in row.values.items() if other != name})
+            if values_of(others).get(name) == row.values.get(name):
+                values[name] = SGLANG_DEFAULT
+    return row.model_copy(update={"values": values})
 
 
 def _why_none(judged: Sequence[TrialRow], varied: Sequence[Dimension]) -> str:

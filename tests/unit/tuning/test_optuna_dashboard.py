@@ -14,9 +14,11 @@ import pytest
 from optuna.storages import RDBStorage
 
 from harness.engine.failure import FailureKind
+from harness.engine.setting import Setting
 from tests.support.trials import failed, measured
 from tuning.objective import Constraint, Objective
-from tuning.space import DEFAULT_RANGES
+from tuning.samplers import Samplers
+from tuning.space import preset_space
 from tuning.study import BASELINES, Study
 
 OFF, ON = BASELINES
@@ -26,7 +28,8 @@ OFF, ON = BASELINES
 def studied(tmp_path: Path) -> Path:
     """Search a few settings without an engine: one is good, one breaks a constraint, one crashes."""
     objective = Objective((Constraint.parse("headroom.host >= 1GiB"),), worst_s=600)
-    study = Study(tmp_path / "study.db", space=DEFAULT_RANGES["cpu"].space(), objective=objective, seed=1)
+    samplers = Samplers("auto", preset_space("cpu"), Setting.canonical, seed=1)
+    study = Study(tmp_path / "study.db", samplers=samplers, objective=objective)
     records = [measured(OFF), measured(ON)]
     for told in (measured, partial(measured, host_bytes=2**29), partial(failed, kind=FailureKind.CRASH)):
         proposal = study.propose(records)

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from harness.engine.failure import FailureKind
-from harness.store import Outcome
+from harness.engine.setting import Setting
+from harness.store import Outcome, Purpose, TrialRecord
 from tests.support.study_data import OFF, ON, PROMPT_TOKENS, RATIO_3, Made, StudyMaker
+from tests.support.trials import measured
+from tuning.objective import Objective, read_objective
 from tuning.report import StudyResult, TrialRow, study_result
 from tuning.report.rows import leader, trial_rows
-from tuning.verdict import Kind
+from tuning.verdict import Kind, Verdict
 
 
 def result_of(made: Made) -> StudyResult:
@@ -52,6 +55,29 @@ def test_best_first_and_groups_apart(confirmed: Made) -> None:
     for purpose in ("search", "confirm"):
         p99s = [row.ttft.p99_s for row in rows if row.feasible and row.purpose == purpose and row.ttft]
         assert p99s == sorted(p99s)
+
+
+def test_purposes_stand_in_their_order_and_each_best_first_by_the_objective() -> None:
+    """Where more is better the most stands first, and what played other sessions never stands between."""
+    objective = Objective((), worst_s=600.0, metric=read_objective("throughput.tokens"))
+    verdict = Verdict(kind=Kind.UNCONFIRMED, sentence="", objective=objective.metric.text)
+    given: tuple[tuple[Purpose, float], ...] = (
+        ("stress", 900.0), ("confirm", 50.0), ("search", 70.0), ("compare", 800.0), ("confirm", 60.0), ("search", 90.0),
+    )  # fmt: skip
+    records = [
+        answering(measured(Setting(hicache=True, page_size=2**n), number=n, purpose=purpose), rate)
+        for n, (purpose, rate) in enumerate(given)
+    ]
+    assert [row.number for row in trial_rows(records, objective, verdict)] == [5, 2, 4, 1, 3, 0]
+    assert leader(records, objective, verdict) == records[5].setting.key
+
+
+def answering(record: TrialRecord, tokens_per_s: float) -> TrialRecord:
+    """Give a measured trial a throughput."""
+    assert record.summary is not None
+    return record.model_copy(
+        update={"summary": record.summary.model_copy(update={"output_tokens_per_s": tokens_per_s})}
+    )
 
 
 def test_a_load_that_was_not_sustained_has_no_p99(confirmed: Made) -> None:

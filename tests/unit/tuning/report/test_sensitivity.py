@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.engine.setting import Setting
+from harness.engine.setting import FlagValue, Setting
 from harness.store import Outcome
 from tests.support.rows import trial_row
 from tuning.report.rows import TrialRow
@@ -71,6 +71,26 @@ def test_the_same_trials_give_the_same_importance() -> None:
     """A report that is drawn again says the same."""
     rows = searched(lambda s, draw: 1.0 + (s.page_size or 0) / 16 + float(draw.random()))
     assert sensitivity(rows, SPACE, None) == sensitivity(rows, SPACE, None)
+
+
+def test_a_flag_that_is_left_to_sglang_is_a_choice_like_others() -> None:
+    """Where `default` is among the values, it is one, in importance and in slices, unless a condition rules it out."""
+    space = Ranges(hicache="off,on", hicache_ratio="default,4", page_size="default,32").space()
+    draw = np.random.default_rng(0)
+    rows = []
+    for number in range(40):
+        values: dict[str, FlagValue] = {"hicache": bool(draw.random() < 0.7)}
+        values |= {"page_size": 32} if draw.random() < 0.5 else {}
+        values |= {"hicache_ratio": 4.0} if values["hicache"] and draw.random() < 0.5 else {}
+        p99_s = (1.0 if "page_size" in values else 2.0) + 0.1 * draw.random()
+        rows.append(trial_row(number, setting_of(values), p99_s))
+    found = sensitivity(rows, space, None)
+    assert standing_out(found) == {"page_size"}
+    slices = {each.flag: {point.trial: point.value for point in each.points} for each in found.slices}
+    assert slices["page_size"] == {row.number: row.values.get("page_size", "default") for row in rows}
+    ratios = {row.number: 4.0 if row.values["hicache_ratio"] == 4.0 else "default" for row in rows if row.hicache}
+    assert slices["hicache_ratio"] == ratios
+    assert set(ratios.values()) == {4.0, "default"}
 
 
 def test_failed_settings_are_bad_without_a_number() -> None:
