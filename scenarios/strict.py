@@ -73,13 +73,17 @@ def _unquoted(text: str) -> str:
     return text.replace("'", "")
 
 
+LISTED = 60
+"""SGLang has 450 flags: a sentence that lists them says nothing."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return `; did you mean X?`, or the list of choices when none is near."""
+    """Return `; did you mean X?`, or the list of choices when none is near and they fit in a sentence."""
     valid = sorted(choices)
     match = closest(word, valid)
     if match:
         return f"; did you mean `{match}`?"
-    return f"; valid: {', '.join(valid)}" if valid else ""
+    return f"; valid: {', '.join(valid)}" if 0 < len(valid) <= LISTED else ""
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ loses nothing: `settle` reconciles the two when the study is opened again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from harness.engine.setting import Setting
 from harness.errors import StoreError
 from harness.store import Outcome, TrialRecord
 from tuning.config import Search
-from tuning.objective import Objective
+from tuning.objective import LAUNCHED, Objective
 from tuning.pooled import pooled, requests_path
 from tuning.samplers import Samplers
 from tuning.samplers.guided import Known
@@ -35,9 +35,11 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 NAME = "hicache-tune"
 MAX_DUPLICATES = 30
 """After so many proposals in a row that were measured before, whatever is left is taken in order."""
-SETTING, TURN, REPEATS, FIRST = "setting", "turn", "measurements", "first proposals"
-"""What is kept in Optuna's storage: of a trial its setting, which proposal it was, and how many measurements it stands
-for; of the study what comes first."""
+SETTING, TURN, REPEATS, REFUSED, FIRST = "setting", "turn", "measurements", "refused", "first proposals"
+"""What is kept in Optuna's storage: of a trial its setting, which proposal it was, how many measurements it stands for,
+and why it was not launched; of the study what comes first."""
+Refusal = Callable[[Setting], str | None]
+"""Says why preflight would refuse a setting; None when it would not."""
 SQLITE_TIMEOUT_S = 60
 """A dashboard may hold the file for a while; a result is worth waiting for."""
 
@@ -73,12 +75,14 @@ class Study:
         objective: Objective,
         baselines: tuple[Setting, ...] = BASELINES,
         first: Sequence[Mapping[str, Any]] = (),
+        refusal: Refusal = lambda _: None,
     ) -> None:
         """Open the study at `path`, or make one there; None keeps nothing.
 
-        `first` are the parameters that a new study proposes before its sampler is asked.
+        `first` are the parameters that a new study proposes before its sampler is asked. What `refusal` refuses is told
+        as impossible and never proposed, apart from baselines.
         """
-        self.baselines = baselines
+        self.baselines, self._refusal = baselines, refusal
         self._path, self._samplers, self._objective = path, samplers, objective
         with self._storage():
             self._study = optuna.create_study(
@@ -110,12 +114,14 @@ class Study:
             self._tell_repeats(records)
             for _ in range(MAX_DUPLICATES + len(self._study.user_attrs[FIRST])):
                 proposal = self._ask(known)
-                record = measured.get(proposal.setting.key)
-                if record is None:
+                if record := measured.get(proposal.setting.key):
+                    self.learn(proposal, record)
+                elif refused := self._refusal(proposal.setting):
+                    self._tell_refused(proposal, refused)
+                else:
                     return proposal
-                self.learn(proposal, record)
             for point in all_points(self._samplers.space, self._samplers.canonical):
-                if point.key not in measured:
+                if point.key not in measured and not self._refusal(point.setting):
                     self._study.enqueue_trial(dict(point.params))
                     return self._ask(known)
         return None
@@ -192,6 +198,13 @@ class Study:
         for name, violation in self._objective.violations(record).items():
             trial.set_constraint(name, violation)
         self._study.tell(trial, self._objective.values(record))
+
+    def _tell_refused(self, proposal: Proposal, why: str) -> None:
+        """Tell that a setting cannot work, which costs no launch and no trial."""
+        if proposal.trial is not None:
+            proposal.trial.set_user_attr(REFUSED, why)
+            proposal.trial.set_constraint(LAUNCHED, 1.0)
+            self._study.tell(proposal.trial, self._objective.worst)
 
     @contextmanager
     def _storage(self) -> Iterator[None]:

@@ -61,14 +61,15 @@ def _search(
 ) -> int:
     from tuning.cli.answer import print_answer
     from tuning.cli.beginning import about_import, beginning
-    from tuning.cli.opened import opened
+    from tuning.cli.opened import open_devices, opened
     from tuning.cli.sizing import settled
+    from tuning.room import bounds_of
     from tuning.search import Searcher
     from tuning.stress import stressed
     from tuning.study import Study, baselines_of
 
     wanted = settled(console, wanted, spec, root)
-    about = about_import(options, root)
+    about, bounds = about_import(options, root), bounds_of(spec, open_devices(spec))
     with opened(console, options, wanted, spec, root, planned=effort.trials, about=about) as study:
         begins = beginning(console, options, study, effort)
         searcher = Searcher(
@@ -79,6 +80,7 @@ def _search(
                 objective=study.objective,
                 baselines=baselines_of(wanted),
                 first=begins.first,
+                refusal=lambda setting: bounds.refusal(setting, study.lab.learned),
             ),
             objective=study.objective,
             effort=effort,

@@ -163,7 +163,13 @@ class Tonight:
             lab=study.lab,
             study=Study(
                 self.root / "study.db",
-                samplers=Samplers(effort.sampler, wanted.space, self._spec.canonical, wanted.seed, objectives=1 + len(wanted.pareto)),
+                samplers=Samplers(
+                    effort.sampler,
+                    wanted.space,
+                    self._spec.canonical,
+                    wanted.seed,
+                    objectives=1 + len(wanted.pareto),
+                ),
                 objective=study.objective,
                 baselines=tuple(settings.values()),
             ),
@@ -251,7 +257,7 @@ def _refuse_unknown_flags(production: Search, effort: Effort) -> None:
     try:
         engine_spec(production, effort)
     except ConfigError as problem:
-        raise ConfigError(str(problem).replace("--search ", "production: --", 1)) from None
+        raise ConfigError(f"production: {problem}") from None
 
 
 def same_study(root: Path, conditions: Conditions) -> bool:

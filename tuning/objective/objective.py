@@ -76,6 +76,11 @@ class Objective:
         value = self.value(record)
         return math.inf if value is None else -value if self.metric.maximised else value
 
+    @property
+    def worst(self) -> tuple[float, ...]:
+        """What Optuna is told of a setting that cannot run, one value a goal."""
+        return tuple(map(self._worst, self.goals))
+
     def violations(self, record: TrialRecord) -> dict[str, float]:
         """Return the violation of each constraint, for failed trials too: <= 0 keeps to it."""
         seen = {c.text: v for c in self.constraints if (v := c.violation(record)) is not None}

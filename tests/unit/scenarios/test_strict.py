@@ -69,3 +69,9 @@ def test_error_class_is_chosen_by_the_caller() -> None:
 def test_nearest_says_nothing_without_choices() -> None:
     """With nothing to choose from there is no hint."""
     assert nearest("x", []) == ""
+
+
+def test_a_list_that_nobody_would_read_is_left_out() -> None:
+    """As that of all flags of an engine."""
+    assert nearest("zzz", ["depth", "width"]) == "; valid: depth, width"
+    assert nearest("zzz", [f"flag-{number}" for number in range(450)]) == ""

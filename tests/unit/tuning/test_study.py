@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -379,7 +380,7 @@ def test_a_pareto_study_is_told_every_goal_and_goes_on(path: Path) -> None:
     goals = Objective(OBJECTIVE.constraints, 600.0, pareto=(read_metric("throughput"), read_metric("host_memory")))
     records = list(DONE)
     for outcome in (measured, failed, measured):
-        study = Study(path, space=WIDE, objective=goals, seed=1)
+        study = Study(path, samplers=replace(samplers(WIDE), objectives=3), objective=goals)
         proposal = next_of(study, records)
         records.append(outcome(proposal.setting, number=len(records)))
         study.learn(proposal, records[-1])
@@ -389,3 +390,19 @@ def test_a_pareto_study_is_told_every_goal_and_goes_on(path: Path) -> None:
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 3
     assert [trial.values[:2] for trial in trials] == [[1.0, 100.0], [600.0, 0.0], [1.0, 100.0]]
     assert [trial.constraints[LAUNCHED] for trial in trials] == [-1.0, 1.0, -1.0]
+
+
+def test_what_preflight_refuses_is_told_and_never_proposed(path: Path) -> None:
+    """It costs no launch; once nothing else is left the search ends, and Optuna keeps why."""
+
+    def refusal(setting: Setting) -> str | None:
+        return "too large" if (setting.mem_fraction_static or 0) > 0.8 else None
+
+    space = Ranges(mem_fraction_static="0.7,0.8,0.9", hicache_ratio="2,4").space()
+    study = Study(path, samplers=samplers(space), objective=OBJECTIVE, refusal=refusal)
+    proposed = search_all(study, list(DONE), 50)
+    assert len(proposed) == 6
+    assert not any(map(refusal, proposed))
+    refused = [trial for trial in told(path) if trial.user_attrs.get("refused") == "too large"]
+    assert refused
+    assert all(trial.constraints[LAUNCHED] > 0 and trial.value == OBJECTIVE.worst_s for trial in refused)

@@ -509,7 +509,7 @@ def test_flags_of_production_that_the_engine_does_not_have_are_a_failed_night(ru
     answer = run("nightly")
     assert answer.code == 1
     assert (
-        "failed: production: --page-sizes=16: SGLang 0.5.15 has no --page-sizes; did you mean `page-size`?"
+        "failed: production: --page-sizes 16: SGLang 0.5.15 has no --page-sizes; did you mean `page-size`?"
         in answer.err
     )
     assert engine.asked == []
