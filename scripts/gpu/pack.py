@@ -36,8 +36,12 @@ LEFT_OUT = (
     "plotly/labextension/*",
     "*.data/*",
 )
-LEFT_OUT_OF_HARNESS = ("*/tests/*", "locust/webui/*", "*.c", "*.cpp", "*.h", "*.hpp", "*.pyx", "*.pxd", "*.pyi")
-"""Not of the engine, which compiles kernels from such sources on the host."""
+LEFT_OUT_OF_HARNESS = (
+    *("*/tests/*", "*.c", "*.cpp", "*.h", "*.hpp", "*.pyx", "*.pxd", "*.pyi"),
+    *("locust/webui/*", "plotly/package_data/widgetbundle.js", "plotly/package_data/datasets/*"),
+    *("harness/*", "scenarios/*", "tuning/*", "dashboards/*"),  # of the project only its metadata: the checkout travels
+)
+"""Not of the engine, which compiles kernels from sources on the host."""
 PINNED_BY_TRANSFORMERS = "tokenizers>=0.22.0,<=0.23.0"
 
 
