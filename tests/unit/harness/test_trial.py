@@ -107,9 +107,9 @@ def test_a_crash_at_start(bench: Bench) -> None:
 
 
 def test_a_death_in_the_warm_up(bench: Bench) -> None:
-    """A control call that is not answered is classed by the engine's log."""
+    """A control call that is not answered is classed by the engine's log, in which it had come up before."""
     record = bench.run("--die-in-warm-up", "--last-words", OOM)
-    assert kind(record) is FailureKind.GPU_OOM_AT_START
+    assert kind(record) is FailureKind.GPU_OOM_UNDER_LOAD
     assert steps(record) == [*LAUNCHED, "warm-up", "stop"]
 
 
