@@ -88,7 +88,9 @@ class EngineProcess:
         if shutil.which(argv[0]) is None:
             raise EngineMissing(f"{argv[0]}: no such program; name a Python that has SGLang with --engine-python")
         kernels = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"  # by default they were temporary too
-        around = {"TORCHINDUCTOR_CACHE_DIR": str(kernels), **os.environ, "TMPDIR": str(book.make_scratch()), **env}
+        around = {**os.environ, "TMPDIR": str(book.make_scratch()), **env}
+        # Last: SGLang sets it too, and where it came first its processes would not show their names (setproctitle).
+        around.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
         popen, owned = start_owned(argv, stdin=subprocess.DEVNULL, log_path=log_path, env=around, book=book)
         return cls(popen, owned, port, log_path, book, stop_signals)
 

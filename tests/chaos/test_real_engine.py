@@ -13,6 +13,7 @@ from tests.support.chaos import DETOKENIZER, HARNESS, LEADER, SCHEDULER, Chaos
 pytestmark = [pytest.mark.chaos, pytest.mark.live, pytest.mark.timeout(7200)]
 
 TRIALS = 2
+ENOUGH_FOR_ALL = 20
 SEARCH = (
     *("search", "--engine", "cpu", "--scenario", "cpu-smoke", "--sessions", "4", "--study", "s"),
     *("--trials", str(TRIALS), "--confirm-rounds", "0", "--page-size", "16"),
@@ -71,3 +72,5 @@ def test_kills_at_random_moments(tmp_path: Path, rounds: int | None) -> None:
     chaos.rage(kills)
     assert chaos.kills.total() >= kills
     assert chaos.finished
+    # Victims are found by the names that SGLang gives its processes; a few kills need not meet all of them.
+    assert kills < ENOUGH_FOR_ALL or all(chaos.kills[victim] for victim in chaos.victims), chaos.kills

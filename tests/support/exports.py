@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.load.record import read_records
 from harness.reload_cost import reload_cost
 from harness.store import TrialRecord
-from harness.telemetry import Exporter
+from harness.telemetry import Exporter, Headroom
 from harness.telemetry.exposition import Exposition
 from harness.telemetry.nightly_exporter import Measured, Night, NightlyExporter
 from harness.telemetry.trial_metrics import TrialFigures
@@ -88,7 +88,12 @@ def study_of_0_5_23() -> Exporter:
     exporter = Exporter("v23")
     exporter.study_started(planned_trials=1)
     exporter.trial_finished(
-        TrialFigures(0, "host pool of 900 GB", "search", "failed", failure="host_memory", backup_tokens=52_000)
+        TrialFigures(
+            *(0, "host pool of 900 GB", "search", "failed"),
+            failure="host_memory",
+            backup_tokens=52_000,
+            headroom=Headroom(3 * GIB, 60 * GIB, None, device_double_bytes=GIB, host_double_bytes=40 * GIB),
+        )
     )
     return exporter
 

@@ -21,6 +21,7 @@ class Source:
 H200 = Source("a GPU, or more reloads than a small search has: a study that was recorded on an H200", {"study": "h200"})
 STUDY_0_5_23 = Source("SGLang 0.5.23, or an engine that fails: figures made up by hand", {"study": "v23"})
 ENGINE_0_5_23 = Source("SGLang 0.5.23: a scrape written by hand", {"instance": ".+:.+"})
+GROWTH = Source("a load whose ramp shows how memory grows: figures made up by hand", {"study": "v23"}, may_happen=True)
 OVERLOAD = Source("an overload: the same scrape", {"instance": ".+:.+"}, may_happen=True)
 DCGM = Source("a GPU: a scrape of dcgm-exporter written by hand")
 NODE = Source("node_exporter: a scrape written by hand")
@@ -28,6 +29,7 @@ NIGHTLY = Source("a nightly job: the real exporter, with a night made up by hand
 
 ELSEWHERE: Mapping[tuple[str, str], Mapping[str, Source]] = {
     ("search", "Headroom on the device"): {"A": H200},
+    ("search", "Headroom at twice the concurrency"): {"A": GROWTH},
     ("search", "Tokens moved"): {"C": STUDY_0_5_23},
     ("search", "Reload against compute, for each 1,000 tokens"): {"A": H200, "B": H200},
     ("search", "What each reload costs, whatever its length"): {"A": H200},
