@@ -523,3 +523,17 @@ def test_a_missing_variable_is_named_before_hours_are_spent(run: Run, engine: Ni
     assert answer.code == 1
     assert "webhook.url_env: the variable NO_HOOK is not set; set it to the address" in answer.err
     assert engine.asked == []
+
+
+def test_units_are_written_for_the_job_and_never_over_a_file(run: Run, engine: NightEngine) -> None:
+    """They name the job's file; a second time is refused in one sentence, and nothing is launched."""
+    write_job()
+    answer = run("nightly", "--write-units", "units")
+    assert answer.code == 0, answer.err
+    service = Path("units/hicache-tune-nightly.service").read_text(encoding="utf-8")
+    assert str(Path("nightly.toml").absolute()) in service
+    assert answer.err.count("wrote units/") == len(list(Path("units").iterdir())) == 4
+    again = run("nightly", "--write-units", "units")
+    assert again.code == 1
+    assert "is there already, and may hold changes of yours" in again.err
+    assert engine.asked == []
