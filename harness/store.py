@@ -169,6 +169,11 @@ def folder_of(root: Path, number: int, purpose: Purpose) -> Path:
     return root / "trials" / f"{number:04d}-{purpose}"
 
 
+def requests_path(root: Path, record: TrialRecord) -> Path:
+    """Return where the requests of a trial are kept; a trial without a load has none there."""
+    return folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+
+
 def next_number(root: Path) -> int:
     """Return a number that no folder has, of complete trials or of those that a crash cut off."""
     names = [path.name.partition("-")[0] for path in (root / "trials").glob("*-*")]

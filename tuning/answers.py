@@ -10,7 +10,7 @@ import pandas as pd
 from harness.load.record import read_records
 from harness.metrics import answered, ttft_s
 from harness.statistics import Interval, Quantile, Sessions, compare
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.store import TrialRecord, requests_path
 from scenarios.plan import Phase
 
 KEYS = ["session", "turn"]
@@ -22,7 +22,7 @@ def answers_of(root: Path, record: TrialRecord) -> pd.DataFrame:
 
     Sessions of different seeds are different ones. A trial without a load has no answers.
     """
-    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+    path = requests_path(root, record)
     if not path.exists():
         return pd.DataFrame({"session": pd.Series(dtype=str), "turn": pd.Series(dtype=int), "ttft_s": []})
     frame = read_records(path)
@@ -42,11 +42,17 @@ def sessions_of(answers: pd.DataFrame) -> Sessions:
     return Sessions(answers["ttft_s"].to_numpy(dtype=np.float64), answers["session"].to_numpy(dtype=object))
 
 
+def shared_turns(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Keep the turns of sessions that both sides have."""
+    shared = pd.MultiIndex.from_frame(mine[KEYS]).intersection(pd.MultiIndex.from_frame(theirs[KEYS]))
+    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[KEYS]).isin(shared))] for side in (mine, theirs)]
+    return kept[0], kept[1]
+
+
 def change(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, Interval | None] | None:
     """Return the P99 of `mine` relative to that of `theirs` over the requests that both answered; None without any."""
-    shared = pd.MultiIndex.from_frame(mine[KEYS]).intersection(pd.MultiIndex.from_frame(theirs[KEYS]))
-    if shared.empty:
+    mine, theirs = shared_turns(mine, theirs)
+    if mine.empty:
         return None
-    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[KEYS]).isin(shared))] for side in (mine, theirs)]
-    found = compare(Quantile(sessions_of(kept[1]), 0.99), Quantile(sessions_of(kept[0]), 0.99))
+    found = compare(Quantile(sessions_of(theirs), 0.99), Quantile(sessions_of(mine), 0.99))
     return None if found.relative is None else (found.relative, found.relative_interval)

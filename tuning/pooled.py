@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.load.record import read_records
 from harness.metrics import Breakdown, MetricName, breakdowns
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.store import TrialRecord, requests_path
 from scenarios.plan import Phase
 
 
@@ -26,12 +26,7 @@ def pooled(records: Sequence[TrialRecord], root: Path) -> TrialRecord:
     return last.model_copy(update={"summary": last.summary.model_copy(update=latencies)})
 
 
-def requests_path(record: TrialRecord, root: Path) -> Path:
-    """Return where the requests of a trial are kept."""
-    return folder_of(root, record.number, record.purpose) / REQUESTS_FILE
-
-
 def _counted(record: TrialRecord, root: Path) -> pd.DataFrame:
-    frame = read_records(requests_path(record, root))
+    frame = read_records(requests_path(root, record))
     counted = frame[frame["phase"] == Phase.COUNTED]
     return counted.assign(session_id=f"{record.seed}/" + counted["session_id"].astype(str))

@@ -22,10 +22,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from harness.engine.failure import Blame
 from harness.engine.setting import Setting
 from harness.errors import StoreError
-from harness.store import Outcome, TrialRecord
+from harness.store import Outcome, TrialRecord, requests_path
 from tuning.config import Search
 from tuning.objective import LAUNCHED, Objective
-from tuning.pooled import pooled, requests_path
+from tuning.pooled import pooled
 from tuning.samplers import Samplers
 from tuning.samplers.guided import Known
 from tuning.samplers.points import all_points
@@ -135,7 +135,7 @@ class Study:
             return
         of_setting: dict[str, dict[int, TrialRecord]] = defaultdict(dict)
         for record in records:
-            if record.usable and requests_path(record, self._path.parent).exists():
+            if record.usable and requests_path(self._path.parent, record).exists():
                 of_setting[record.setting.label][record.seed] = record
         told = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         for label, trial in {trial.user_attrs.get(SETTING, ""): trial for trial in told}.items():

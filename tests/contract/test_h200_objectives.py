@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.load.record import read_records
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.store import TrialRecord, requests_path
 from harness.summary import summarise
 from tuning.objective import Constraint, Objective, front, read_metric, read_objective
 from tuning.study import BASELINES
@@ -32,7 +32,7 @@ def recorded(root: Path, objective: Objective) -> list[TrialRecord]:
     records = []
     for path in sorted((EVIDENCE / "trials").glob("*.json")):
         record = TrialRecord.parse(json.loads(path.read_text(encoding="utf-8")), where=str(path))
-        requests = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+        requests = requests_path(root, record)
         requests.parent.mkdir(parents=True)
         shutil.copy(EVIDENCE / f"requests/{path.stem}.parquet", requests)
         summary = summarise(read_records(requests), not_played=0, slos=objective.service_levels)

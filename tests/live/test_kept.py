@@ -9,7 +9,7 @@ import pytest
 
 from harness.engine.setting import Setting
 from harness.load.record import read_records
-from harness.store import REQUESTS_FILE, Outcome, TrialRecord, folder_of
+from harness.store import Outcome, TrialRecord, requests_path
 from harness.trial import run_trial
 from scenarios.plan import Phase, Plan, Session, Turn
 from tests.support.cpu_lab import StepWatch, cpu_lab
@@ -31,7 +31,7 @@ def plan() -> Plan:
 
 def overlaps(root: Path, record: TrialRecord) -> int:
     """Count the replies that began before an earlier one had ended."""
-    requests = read_records(folder_of(root, record.number, record.purpose) / REQUESTS_FILE)
+    requests = read_records(requests_path(root, record))
     replies = sorted(zip(requests["first_token_ns"], requests["last_token_ns"], strict=True))
     return sum(following[0] < reply[1] for reply, following in pairwise(replies))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.engine.setting import Setting
 from harness.engine.spec import EngineSpec
 from harness.lab import Lab
@@ -13,6 +15,7 @@ from harness.store import Purpose, Step, TrialRecord
 from harness.telemetry import NvmlUnavailable
 from scenarios.plan import Plan
 from tests.support.simulated import SimulatedEngine
+from tuning.budget import Budget
 from tuning.config import Effort
 from tuning.objective import Constraint, Objective
 from tuning.samplers import Samplers
@@ -38,6 +41,18 @@ class Clock:
     def passes(self, record: TrialRecord) -> None:
         """Let the time pass that a trial took."""
         self.now_s += record.duration_s
+
+
+def clock_of_trials(monkeypatch: pytest.MonkeyPatch, *, budget: str = "tuning.search.Budget") -> Clock:
+    """Put a clock that the trials move in place of the clock of the budget that `budget` names."""
+    clock = Clock()
+
+    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
+        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
+
+    monkeypatch.setattr("tuning.budget.time", clock)
+    monkeypatch.setattr(budget, begins_now)
+    return clock
 
 
 class QuietWatch:

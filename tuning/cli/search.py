@@ -14,6 +14,7 @@ from tuning.cli.options import SearchOptions
 from tuning.config import Effort, Search
 
 if TYPE_CHECKING:
+    from tuning.space import Bounds
     from tuning.verdict import Verdict
 
 OK, NONE_FEASIBLE, BUDGET_ENDED, INTERRUPTED = 0, 2, 124, 130
@@ -30,46 +31,50 @@ def search(options: SearchOptions | None = None) -> int:
     check_sampler(effort.sampler)
     if wanted.only_measures:
         effort = effort.model_copy(update={"trials": 1, "confirm_top": 1})
+    from tuning.cli.opened import open_devices
     from tuning.engines import engine_spec
+    from tuning.room import bounds_of
 
     spec = engine_spec(wanted, effort)
-    wanted = _bounded(console, wanted, spec)
+    bounds = bounds_of(spec, open_devices(spec))
+    wanted = wanted if wanted.only_measures else _bounded(console, wanted, bounds)
     name = options.study_name(wanted)
     root = (options.results / name).absolute()
     if options.dry_run:
         _show_plan(console, wanted, effort, spec, root)
         return OK
-    return _search(console, options, wanted, effort, spec, root)
+    return _search(console, options, wanted, effort, spec, bounds, root)
 
 
-def _bounded(console: Console, wanted: Search, spec: EngineSpec) -> Search:
+def _bounded(console: Console, wanted: Search, bounds: Bounds) -> Search:
     """Leave out of the space what preflight knows to be impossible on this machine, and say so."""
-    from tuning.cli.opened import open_devices
-    from tuning.room import bounds_of
     from tuning.space import cut
 
-    if wanted.only_measures:
-        return wanted
-    found = cut(wanted.space, bounds_of(spec, open_devices(spec)))
+    found = cut(wanted.space, bounds)
     for note in found.notes:
         console.print(f"[yellow]note:[/] {escape(note)}")
     return wanted.model_copy(update={"space": found.space})
 
 
 def _search(
-    console: Console, options: SearchOptions, wanted: Search, effort: Effort, spec: EngineSpec, root: Path
+    console: Console,
+    options: SearchOptions,
+    wanted: Search,
+    effort: Effort,
+    spec: EngineSpec,
+    bounds: Bounds,
+    root: Path,
 ) -> int:
     from tuning.cli.answer import print_answer
     from tuning.cli.beginning import about_import, beginning
-    from tuning.cli.opened import open_devices, opened
+    from tuning.cli.opened import opened
     from tuning.cli.sizing import settled
-    from tuning.room import bounds_of
     from tuning.search import Searcher
     from tuning.stress import stressed
     from tuning.study import Study, baselines_of
 
     wanted = settled(console, wanted, spec, root)
-    about, bounds = about_import(options, root), bounds_of(spec, open_devices(spec))
+    about = about_import(options, root)
     with opened(console, options, wanted, spec, root, planned=effort.trials, about=about) as study:
         begins = beginning(console, options, study, effort)
         searcher = Searcher(

@@ -14,7 +14,7 @@ import pandas as pd
 from harness.load.record import read_records
 from harness.metrics import answered, ttft_s
 from harness.metrics.groups import by_tier
-from harness.store import REQUESTS_FILE, SAMPLES_FILE, Outcome, Purpose, TrialRecord, folder_of
+from harness.store import SAMPLES_FILE, Outcome, Purpose, TrialRecord, folder_of, requests_path
 from harness.summary import span_s
 from harness.window import Window, find_window
 from scenarios.plan import Phase
@@ -110,7 +110,7 @@ def watched(root: Path, settings: Sequence[Played]) -> list[Watched]:
 def requests(root: Path, records: Sequence[TrialRecord]) -> tuple[TrialRecord, pd.DataFrame] | None:
     """Return the first of `records` whose requests are on disk, with all of them: warm-up and fillers too."""
     for record in records:
-        path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+        path = requests_path(root, record)
         if path.exists():
             return record, read_records(path)
     return None

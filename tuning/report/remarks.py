@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.statistics import CONFIDENT_P99_REQUESTS
-from harness.store import REQUESTS_FILE, TrialRecord, folder_of
+from harness.store import REQUESTS_FILE, TrialRecord, requests_path
 from tuning.config import StudyFile
 from tuning.report.words import listing
 from tuning.verdict import Verdict
@@ -59,9 +59,7 @@ def _of_few_requests(records: Sequence[TrialRecord], verdict: Verdict) -> Iterat
 
 def _of_missing_files(root: Path, records: Sequence[TrialRecord]) -> Iterator[str]:
     missing = [
-        record.number
-        for record in records
-        if record.summary is not None and not (folder_of(root, record.number, record.purpose) / REQUESTS_FILE).exists()
+        record.number for record in records if record.summary is not None and not requests_path(root, record).exists()
     ]
     if missing:
         yield f"{REQUESTS_FILE} is missing for {listing(missing)}: plots and intervals leave their requests out."

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from harness.load.record import read_records
 from harness.statistics import Change, Statistic, compare
-from harness.store import REQUESTS_FILE, Outcome, Purpose, TrialRecord, folder_of
+from harness.store import Outcome, Purpose, TrialRecord, requests_path
+from tuning.answers import shared_turns
 from tuning.objective import TTFT_P99, Objective, SessionMetric
 
 NEGLIGIBLE = 0.02
@@ -85,7 +85,7 @@ class Confirmed:
 
     def change_from(self, other: Confirmed) -> Change | None:
         """Return how its value differs from `other`'s over what both played; None when that is nothing."""
-        pairs = [_common(self._rows[seed], other._rows[seed]) for seed in sorted(self.seeds & other.seeds)]
+        pairs = [shared_turns(self._rows[seed], other._rows[seed]) for seed in sorted(self.seeds & other.seeds)]
         if not any(len(mine) for mine, _ in pairs):
             return None
         mine, theirs = (pd.concat(side, ignore_index=True) for side in zip(*pairs, strict=True))
@@ -144,16 +144,8 @@ def best_of(settings: Iterable[Confirmed]) -> Confirmed:
 
 
 def _rows(root: Path, record: TrialRecord, metric: SessionMetric) -> pd.DataFrame:
-    path = folder_of(root, record.number, record.purpose) / REQUESTS_FILE
+    path = requests_path(root, record)
     if not path.exists():
         return _NO_ROWS
     rows = metric.sample(read_records(path))
     return rows.assign(session=f"{record.seed}/" + rows["session_id"].astype(str))
-
-
-def _common(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Keep the turns that both sides have."""
-    keys = ["session", "turn"]
-    shared = pd.MultiIndex.from_frame(mine[keys]).intersection(pd.MultiIndex.from_frame(theirs[keys]))
-    kept = [side[np.asarray(pd.MultiIndex.from_frame(side[keys]).isin(shared))] for side in (mine, theirs)]
-    return kept[0], kept[1]

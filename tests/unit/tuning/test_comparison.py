@@ -17,9 +17,8 @@ from harness.load.job import ApiName
 from harness.telemetry import NvmlUnavailable
 from scenarios.plan import Plan
 from tests.support.simulated import TRIAL_S, SimulatedEngine
-from tests.support.simulated_search import OBJECTIVE, SEED, Clock, QuietWatch
+from tests.support.simulated_search import OBJECTIVE, SEED, Clock, QuietWatch, clock_of_trials
 from tests.support.trials import failed, invalid, measured, not_sustainable
-from tuning.budget import Budget
 from tuning.comparison import COMPARE_SEED_OFFSET, Comparer, Comparison, Kind
 from tuning.confirm import Rounds
 from tuning.objective import read_objective
@@ -72,14 +71,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Give an empty folder, and a clock that the trials move."""
-    clock = Clock()
-
-    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
-        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
-
-    monkeypatch.setattr("tuning.budget.time", clock)
-    monkeypatch.setattr("tuning.comparison.Budget", begins_now)
-    return Bench(tmp_path, clock)
+    return Bench(tmp_path, clock_of_trials(monkeypatch, budget="tuning.comparison.Budget"))
 
 
 def test_both_play_the_same_fresh_sessions_in_turn(bench: Bench) -> None:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from harness.engine.setting import Setting
 from harness.statistics import Change, Interval, Quantile, Sessions, compare
 from tests.support.simulated import TRIAL_S
-from tests.support.simulated_search import SEED, Clock, Search
+from tests.support.simulated_search import SEED, Clock, Search, clock_of_trials
 from tests.support.trials import SESSIONS, TURNS, base_ttft_s, not_sustainable
-from tuning.budget import Budget
 from tuning.confirm import CONFIRM_SEED_OFFSET, settled
 from tuning.space import Ranges
 from tuning.study import BASELINES
@@ -31,14 +30,7 @@ FIRST = SEED + CONFIRM_SEED_OFFSET
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put a clock that the trials move in place of the budget's."""
-    clock = Clock()
-
-    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
-        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
-
-    monkeypatch.setattr("tuning.budget.time", clock)
-    monkeypatch.setattr("tuning.search.Budget", begins_now)
-    return clock
+    return clock_of_trials(monkeypatch)
 
 
 @pytest.fixture

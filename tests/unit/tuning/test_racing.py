@@ -10,9 +10,8 @@ import optuna
 import pytest
 
 from tests.support.simulated import p99_s
-from tests.support.simulated_search import SEED, Clock, Search
+from tests.support.simulated_search import SEED, Search, clock_of_trials
 from tests.support.trials import measured, surely_worse
-from tuning.budget import Budget
 from tuning.objective import TTFT_P99, read_metric, read_objective
 from tuning.racing import rival_of
 from tuning.study import BASELINES
@@ -24,14 +23,7 @@ OFF, ON = BASELINES
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """Make an empty study, with a clock that the trials move."""
-    clock = Clock()
-
-    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
-        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
-
-    monkeypatch.setattr("tuning.budget.time", clock)
-    monkeypatch.setattr("tuning.search.Budget", begins_now)
-    return Search(tmp_path / "study", clock)
+    return Search(tmp_path / "study", clock_of_trials(monkeypatch))
 
 
 def test_proposals_race_against_the_best_so_far_and_nothing_else_does(search: Search) -> None:

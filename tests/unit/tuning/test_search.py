@@ -19,9 +19,8 @@ from harness.store import TrialRecord, read_trials
 from scenarios.errors import ConfigError
 from tests.support.recordings import case_folder, expected
 from tests.support.simulated import TRIAL_S, p99_s
-from tests.support.simulated_search import OBJECTIVE, SEED, Clock, Search
+from tests.support.simulated_search import OBJECTIVE, SEED, Clock, Search, clock_of_trials
 from tests.support.trials import failed, interrupted, invalid, measured
-from tuning.budget import Budget
 from tuning.confirm import CONFIRM_SEED_OFFSET
 from tuning.space import Ranges
 from tuning.study import BASELINES
@@ -35,14 +34,7 @@ SMALL = Ranges(hicache="on", hicache_ratio="3,4").space()
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put a clock that the trials move in place of the budget's."""
-    clock = Clock()
-
-    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
-        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
-
-    monkeypatch.setattr("tuning.budget.time", clock)
-    monkeypatch.setattr("tuning.search.Budget", begins_now)
-    return clock
+    return clock_of_trials(monkeypatch)
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from harness.store import TrialRecord, read_trials
 from scenarios import Plan, load_scenario
 from scenarios.plan import Phase, Session
 from tests.support.simulated import TRIAL_S
-from tests.support.simulated_search import OBJECTIVE, SEED, Clock, Search
+from tests.support.simulated_search import OBJECTIVE, SEED, Search, clock_of_trials
 from tests.support.trials import failed, interrupted, invalid, measured, not_sustainable
-from tuning.budget import Budget
 from tuning.stress import STRESS_SEED_OFFSET, stressed
 from tuning.study import BASELINES
 from tuning.verdict import Kind
@@ -25,14 +24,7 @@ OFF, ON = BASELINES
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """Make an empty study, with a clock that the trials move."""
-    clock = Clock()
-
-    def begins_now(trials: int, seconds: float | None, confirm_trials: int) -> Budget:
-        return Budget(trials, seconds, confirm_trials, started=clock.now_s)
-
-    monkeypatch.setattr("tuning.budget.time", clock)
-    monkeypatch.setattr("tuning.search.Budget", begins_now)
-    return Search(tmp_path / "study", clock)
+    return Search(tmp_path / "study", clock_of_trials(monkeypatch))
 
 
 def test_the_winner_is_measured_once_under_more_load(search: Search) -> None:
